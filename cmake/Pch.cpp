@@ -1,0 +1,1 @@
+// Compiles nothing: its object library owns the precompiled header.

@@ -1,0 +1,217 @@
+// The meaning: diagonal-plus-rank-one recurrences and the maps around them.
+// Every constraint has a label (C1, C2, ...) that SPEC.md, the verifier in
+// lib/Dialect/DplrOps.cpp and test/Dialect/dplr-errors.mlir share.
+#ifndef KDAC_DPLR_TD
+#define KDAC_DPLR_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def DplrDialect : Dialect {
+  let name = "dplr";
+  let cppNamespace = "::kdac::dplr";
+  let summary = "Diagonal-plus-rank-one recurrences";
+  let description = [{
+    Sequences are tensors `[tokens, heads, channels]`, states `[N, HV, V, K]` or
+    `[N, HV, K, V]`. Nothing here knows about chunks or hardware. The reference
+    interpreter (lib/Reference) executes this level in f64, token by token.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+}
+
+class Dplr_Op<string mnemonic, list<Trait> traits = []>
+    : Op<DplrDialect, mnemonic, !listconcat([Pure], traits)>;
+
+def Dplr_Seq3 : TensorRankOf<[BF16, F16, F32], [3]>;
+def Dplr_Seq2 : TensorRankOf<[BF16, F16, F32], [2]>;
+def Dplr_Gate : TensorRankOf<[BF16, F16, F32], [1, 2, 3]>;
+def Dplr_HeadVector : TensorRankOf<[F32], [1, 2]>;
+def Dplr_State : TensorRankOf<[F32, BF16], [4]>;
+def Dplr_Offsets : TensorRankOf<[I32, I64], [1]>;
+
+//===-- Enumerations -------------------------------------------------------===//
+
+def Dplr_GateMap : I32EnumAttr<"GateMap", "how logits become a log-decay", [
+    I32EnumAttrCase<"Identity", 0, "identity">,
+    I32EnumAttrCase<"Softplus", 1, "softplus">,
+    I32EnumAttrCase<"Bounded", 2, "bounded">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_GateMapAttr : EnumAttr<DplrDialect, Dplr_GateMap, "gate"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Dplr_BetaMap : I32EnumAttr<"BetaMap", "how logits become a write strength", [
+    I32EnumAttrCase<"Identity", 0, "identity">,
+    I32EnumAttrCase<"Sigmoid", 1, "sigmoid">,
+    I32EnumAttrCase<"TwoSigmoid", 2, "two_sigmoid">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_BetaMapAttr : EnumAttr<DplrDialect, Dplr_BetaMap, "beta"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Dplr_Layout : I32EnumAttr<"Layout", "state layout", [
+    I32EnumAttrCase<"VK", 0, "vk">, I32EnumAttrCase<"KV", 1, "kv">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_LayoutAttr : EnumAttr<DplrDialect, Dplr_Layout, "layout"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Dplr_Precision : I32EnumAttr<"Precision", "precision of products", [
+    I32EnumAttrCase<"Fast", 0, "fast">, I32EnumAttrCase<"Default", 1, "default">,
+    I32EnumAttrCase<"High", 2, "high">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_PrecisionAttr : EnumAttr<DplrDialect, Dplr_Precision, "precision"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Dplr_Form : I32EnumAttr<"Form", "evaluation order", [
+    I32EnumAttrCase<"Chunk", 0, "chunk">, I32EnumAttrCase<"Step", 1, "step">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_FormAttr : EnumAttr<DplrDialect, Dplr_Form, "form"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+//===-- Neighbours of the recurrence ---------------------------------------===//
+
+def Dplr_L2NormOp : Dplr_Op<"l2norm", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "normalise every head's vector to unit length";
+  let description = [{
+    `y = x / sqrt(sum_c x_c^2 + eps)` over the last dimension, in f32 or better;
+    the epsilon is inside the root, on the sum. A zero vector gives zeros.
+    The result is not rounded to the element type: consumers read it exactly.
+
+    ```mlir
+    %kn = dplr.l2norm %k eps 1.0e-06 : tensor<?x?x128xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq3:$input, F64Attr:$eps);
+  let results = (outs Dplr_Seq3:$result);
+  let assemblyFormat = "$input `eps` $eps attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Dplr_LogDecayOp : Dplr_Op<"log_decay", [AttrSizedOperandSegments]> {
+  let summary = "map gate logits to a natural-log decay";
+  let description = [{
+    With `x = g + dt_bias` and `a = exp(A_log)` per value head (1 when absent):
+
+    | map      | log-decay                              | range          |
+    |----------|----------------------------------------|----------------|
+    | identity | g                                      | g <= 0 assumed |
+    | softplus | -a * log(1 + exp(x))                   | (-inf, 0]      |
+    | bounded  | bound * sigmoid(a * x), bound < 0      | [bound, 0]     |
+
+    A_log and dt_bias belong to softplus and bounded. `dt_bias` is `[HV, K]` for
+    a per-channel gate and `[HV]` for a per-head gate. All math in f32 or better;
+    the result is not rounded.
+
+    ```mlir
+    %ld = dplr.log_decay <bounded> %g a_log(%a : tensor<?xf32>)
+        dt_bias(%b : tensor<?x128xf32>) bound -5.0
+        : tensor<?x?x128xbf16> -> tensor<?x?x128xf32>
+    ```
+  }];
+  let arguments = (ins Dplr_GateMapAttr:$map, Dplr_Gate:$logits,
+                       Optional<Dplr_HeadVector>:$a_log,
+                       Optional<Dplr_HeadVector>:$dt_bias,
+                       OptionalAttr<F64Attr>:$bound);
+  let results = (outs Dplr_Gate:$result);
+  let assemblyFormat = [{
+    $map $logits (`a_log` `(` $a_log^ `:` type($a_log) `)`)?
+    (`dt_bias` `(` $dt_bias^ `:` type($dt_bias) `)`)? (`bound` $bound^)?
+    attr-dict `:` type($logits) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Dplr_WriteStrengthOp : Dplr_Op<"write_strength", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "map logits to the write strength beta";
+  let description = [{
+    identity: x; sigmoid: 1 / (1 + exp(-x)); two_sigmoid: 2 / (1 + exp(-x)), which
+    allows negative eigenvalues. In f32 or better; the result is not rounded.
+
+    ```mlir
+    %w = dplr.write_strength <sigmoid> %beta : tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_BetaMapAttr:$map, Dplr_Seq2:$input);
+  let results = (outs Dplr_Seq2:$result);
+  let assemblyFormat = "$map $input attr-dict `:` type($result)";
+}
+
+//===-- The recurrence -----------------------------------------------------===//
+
+def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
+  let summary = "run a diagonal-plus-rank-one recurrence over packed sequences";
+  let description = [{
+    For every sequence n and value head hv (key head h = hv / (HV / H)), with
+    alpha = exp(decay) (1 when absent) and S_0 = initial (0 when absent):
+
+    ```
+    S   = Diag(alpha_t) S_{t-1}
+    no erase      S_t = S + k_t (beta_t v_t)^T
+    delta         S_t = S + k_t (beta_t (v_t - S^T k_t))^T
+    erase(a, b)   S_t = S + a_t (S_{t-1}^T b_t)^T + k_t (beta_t v_t)^T
+    o_t = scale * S_t^T q_t
+    ```
+
+    The delta erase reads the decayed state, the general erase the undecayed one,
+    the output the state after the write. `beta` is 1 when absent. Parts exist
+    exactly when their operands do; `delta` is an attribute. A log-decay of rank 3
+    is per channel, of rank 2 per head, of rank 1 constant per head.
+
+    Without `offsets` the sequences are `tokens / N` tokens each, N taken from the
+    initial state, else one sequence; with them sequence n is tokens
+    `offsets[n] .. offsets[n+1]`. An empty sequence passes its state through
+    bitwise. Results: out `[tokens, HV, V]` and the final state.
+
+    Numerics: f32 state; `precision` bounds the rounding of products
+    (docs/NUMERICS.md). C1 to C8 in SPEC.md constrain shapes.
+
+    ```mlir
+    %o, %ht = dplr.recurrence q(%q : tensor<?x?x128xbf16>)
+        k(%k : tensor<?x?x128xbf16>) v(%v : tensor<?x?x128xbf16>)
+        decay(%ld : tensor<?x?x128xf32>) beta(%w : tensor<?x?xbf16>)
+        initial(%h0 : tensor<?x?x128x128xf32>) scale(%s)
+        {delta, layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+        -> tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>
+    ```
+  }];
+  let arguments = (ins
+    Dplr_Seq3:$q, Dplr_Seq3:$k, Dplr_Seq3:$v,
+    Optional<Dplr_Gate>:$decay,
+    Optional<Dplr_Seq2>:$beta,
+    Optional<Dplr_Seq3>:$erase_a, Optional<Dplr_Seq3>:$erase_b,
+    Optional<Dplr_State>:$initial,
+    Optional<Dplr_Offsets>:$offsets,
+    F32:$scale,
+    UnitAttr:$delta,
+    Dplr_LayoutAttr:$layout,
+    Dplr_PrecisionAttr:$precision);
+  let results = (outs Dplr_Seq3:$out, Dplr_State:$final_state);
+  let assemblyFormat = [{
+    `q` `(` $q `:` type($q) `)` `k` `(` $k `:` type($k) `)`
+    `v` `(` $v `:` type($v) `)`
+    (`decay` `(` $decay^ `:` type($decay) `)`)?
+    (`beta` `(` $beta^ `:` type($beta) `)`)?
+    (`erase` `(` $erase_a^ `:` type($erase_a) `,` $erase_b `:` type($erase_b) `)`)?
+    (`initial` `(` $initial^ `:` type($initial) `)`)?
+    (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
+    `scale` `(` $scale `)` attr-dict `->` type($out) `,` type($final_state)
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // KDAC_DPLR_TD

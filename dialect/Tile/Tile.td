@@ -1,0 +1,306 @@
+// The block program: what one program instance does to tiles. Values are builtin
+// tensors of static shape, elementwise work is arith and math, scalars are builtin.
+// Constraints have labels shared by SPEC.md, lib/Dialect/TileOps.cpp and
+// test/Dialect/tile-errors.mlir.
+#ifndef KDAC_TILE_TD
+#define KDAC_TILE_TD
+
+include "mlir/IR/OpBase.td"
+include "mlir/IR/AttrTypeBase.td"
+include "mlir/IR/EnumAttr.td"
+include "mlir/Interfaces/InferTypeOpInterface.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+
+def TileDialect : Dialect {
+  let name = "tile";
+  let cppNamespace = "::kdac::tile";
+  let summary = "Block programs over tiles";
+  let description = [{
+    A kernel is a `func.func` with the attributes `tile.kernel` and
+    `tile.schedule`. One program instance works on one (sequence, value head,
+    slice of V). The same program leaves through the host exit and the NVVM exit.
+  }];
+  let useDefaultAttributePrinterParser = 1;
+  let useDefaultTypePrinterParser = 1;
+}
+
+class Tile_Op<string mnemonic, list<Trait> traits = []> : Op<TileDialect, mnemonic, traits>;
+
+//===-- Types and attributes -----------------------------------------------===//
+
+def Tile_RefType : TypeDef<TileDialect, "Ref"> {
+  let mnemonic = "ref";
+  let summary = "a kernel argument in global memory";
+  let description = [{
+    A pointer to elements of one type; null means that an optional argument is
+    absent. Addressed by element offsets, which are 64-bit.
+  }];
+  let parameters = (ins "::mlir::Type":$elementType);
+  let assemblyFormat = "`<` $elementType `>`";
+}
+
+def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
+  let mnemonic = "schedule";
+  let summary = "every decision of dplr-select-schedule";
+  let description = [{
+    Chosen once and only read afterwards.
+    - `target`: a row of lib/Target/Targets.cpp.
+    - `form`: "chunk" or "step".
+    - `chunk`: tokens of one loop iteration of the chunk form, 1 in the step form.
+    - `leaf`: rows of the diagonal blocks of a decayed Gram product that share one
+      anchor, proven in range from the bound on the decay; 1 needs no bound.
+    - `v_tile`: columns of V that one program instance carries.
+    - `warps`: warps of a thread block; 1 on the host.
+    - `operand`: element type of product operands: bf16, f16 or tf32 on tensor
+      cores, f32 on the host.
+  }];
+  let parameters = (ins StringRefParameter<>:$target, StringRefParameter<>:$form,
+    "int64_t":$chunk, "int64_t":$leaf, "int64_t":$v_tile, "int64_t":$warps,
+    "::mlir::Type":$operand);
+  let assemblyFormat = [{
+    `<` `target` `=` $target `,` `form` `=` $form `,` `chunk` `=` $chunk `,`
+        `leaf` `=` $leaf `,` `v_tile` `=` $v_tile `,` `warps` `=` $warps `,`
+        `operand` `=` $operand `>`
+  }];
+  let genVerifyDecl = 1;
+}
+
+def Tile_Home : I32EnumAttr<"Home", "where a tile value lives", [
+    I32EnumAttrCase<"Inline", 0, "inline">,
+    I32EnumAttrCase<"Registers", 1, "registers">,
+    I32EnumAttrCase<"Shared", 2, "shared">]> {
+  let cppNamespace = "::kdac::tile";
+  let genSpecializedAttr = 0;
+}
+
+def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
+  let mnemonic = "place";
+  let summary = "the placement of one value, written by tile-place";
+  let description = [{
+    `inline`: recomputed where it is consumed. `registers`: distributed over the
+    threads of the block. `shared`: in shared memory at byte `offset`, rows
+    `pitch` elements apart.
+  }];
+  let parameters = (ins EnumParameter<Tile_Home>:$home,
+    DefaultValuedParameter<"int64_t", "0">:$offset,
+    DefaultValuedParameter<"int64_t", "0">:$pitch);
+  let assemblyFormat = "`<` $home (`,` `offset` `=` $offset^)? (`,` `pitch` `=` $pitch^)? `>`";
+}
+
+def Tile_F32Tile : StaticShapeTensorOf<[F32]>;
+def Tile_Tile : StaticShapeTensorOf<[AnyType]>;
+
+//===-- Scalars ------------------------------------------------------------===//
+
+def Tile_ProgramIdOp : Tile_Op<"program_id", [Pure]> {
+  let summary = "read the index of this program instance";
+  let description = [{
+    Instances are numbered flat from 0: `(n * HV + hv) * slices + slice` for
+    sequence n, value head hv and slice of V. No grid dimension has a limit below
+    2^31 - 1.
+  }];
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Tile_LoadScalarOp : Tile_Op<"load_scalar", [MemoryEffects<[MemRead]>,
+    AllTypesMatch<["otherwise", "result"]>]> {
+  let summary = "read one element of an argument, or a default if it is absent";
+  let description = [{
+    Integer elements are sign-extended to index, float elements extended to f32.
+
+    ```mlir
+    %begin = tile.load_scalar %offsets[%n] else %dense : !tile.ref<i32> -> index
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$ref, Index:$offset, AnyTypeOf<[Index, F32]>:$otherwise);
+  let results = (outs AnyTypeOf<[Index, F32]>:$result);
+  let assemblyFormat = [{
+    $ref `[` $offset `]` `else` $otherwise attr-dict `:` qualified(type($ref)) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+//===-- Memory -------------------------------------------------------------===//
+
+def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
+  let summary = "read a tile, with zeros outside its valid part";
+  let description = [{
+    Rank 2: element (r, c) is `ref[base + r * stride + c]`, or with `transposed`
+    `ref[base + c * stride + r]`, for r < valid[0] and c < valid[1]. Rank 1:
+    element i is `ref[base + i * stride]` for i < valid[0]. All else is zero, and
+    memory outside the valid part is never touched. An absent `ref` gives zeros.
+    `align` promises that every contiguous line starts at a multiple of that many
+    bytes. No conversion: the result has the element type of the ref.
+
+    ```mlir
+    %k = tile.load %ref[%base] stride %s valid [%rows, %cols] align 16
+        : !tile.ref<bf16> -> tensor<64x128xbf16>
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$ref, Index:$base, Index:$stride,
+                       Variadic<Index>:$valid, I64Attr:$align, UnitAttr:$transposed);
+  let results = (outs Tile_Tile:$result);
+  let assemblyFormat = [{
+    $ref `[` $base `]` `stride` $stride `valid` `[` $valid `]` (`transposed` $transposed^)?
+    `align` $align attr-dict `:` qualified(type($ref)) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_StoreOp : Tile_Op<"store", [MemoryEffects<[MemWrite]>]> {
+  let summary = "write the valid part of a tile";
+  let description = [{
+    Addresses as in tile.load. An absent `ref` makes the store do nothing. The
+    element type must be that of the ref: rounding is an arith.truncf before it.
+  }];
+  let arguments = (ins Tile_Tile:$value, Tile_RefType:$ref, Index:$base, Index:$stride,
+                       Variadic<Index>:$valid, I64Attr:$align, UnitAttr:$transposed);
+  let assemblyFormat = [{
+    $value `,` $ref `[` $base `]` `stride` $stride `valid` `[` $valid `]` (`transposed` $transposed^)?
+    `align` $align attr-dict `:` type($value) `,` qualified(type($ref))
+  }];
+  let hasVerifier = 1;
+}
+
+//===-- Shape --------------------------------------------------------------===//
+
+def Tile_SplatOp : Tile_Op<"splat", [Pure]> {
+  let summary = "fill a tile with a scalar";
+  let arguments = (ins AnyTypeOf<[AnyFloat, AnySignlessInteger, Index]>:$scalar);
+  let results = (outs Tile_Tile:$result);
+  let assemblyFormat = "$scalar attr-dict `:` type($scalar) `->` type($result)";
+}
+
+def Tile_IotaOp : Tile_Op<"iota", [Pure]> {
+  let summary = "number the elements of a tile along one dimension";
+  let description = [{ Element (i_0, i_1) is i_dim; the element type is index. }];
+  let arguments = (ins I64Attr:$dim);
+  let results = (outs StaticShapeTensorOf<[Index]>:$result);
+  let assemblyFormat = "$dim attr-dict `:` type($result)";
+}
+
+def Tile_BroadcastOp : Tile_Op<"broadcast", [Pure]> {
+  let summary = "repeat a vector as the rows or columns of a tile";
+  let description = [{
+    `along 0`: element (r, c) is x[r], a row factor. `along 1`: x[c], a column factor.
+
+    ```mlir
+    %b = tile.broadcast %x along 0 : tensor<64xf32> -> tensor<64x128xf32>
+    ```
+  }];
+  let arguments = (ins Tile_Tile:$input, I64Attr:$along);
+  let results = (outs Tile_Tile:$result);
+  let assemblyFormat = "$input `along` $along attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_RowOp : Tile_Op<"row", [Pure]> {
+  let summary = "take one row of a tile, or one element of a vector";
+  let description = [{
+    Rank 2 gives row `index` as a vector; rank 1 gives element `index` as a tensor
+    of rank 0.
+  }];
+  let arguments = (ins Tile_Tile:$input, I64Attr:$index);
+  let results = (outs Tile_Tile:$result);
+  let assemblyFormat = "$input `[` $index `]` attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+//===-- Arithmetic across elements -----------------------------------------===//
+
+def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
+  let summary = "add the elements of a tile along one dimension";
+  let description = [{
+    Rank 2 gives a vector, rank 1 a scalar f32. The order of addition is the
+    exit's choice, fixed per kernel: results are reproducible bitwise.
+
+    ```mlir
+    %s = tile.reduce %x along 1 : tensor<64x128xf32> -> tensor<64xf32>
+    ```
+  }];
+  let arguments = (ins Tile_F32Tile:$input, I64Attr:$along);
+  let results = (outs AnyTypeOf<[F32, Tile_F32Tile]>:$result);
+  let assemblyFormat = "$input `along` $along attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_CumsumOp : Tile_Op<"cumsum", [Pure, SameOperandsAndResultType]> {
+  let summary = "add up rows inclusively";
+  let description = [{
+    Row r of the result is the f32 sum of rows 0..r, added so that a row never
+    depends on a later one.
+  }];
+  let arguments = (ins Tile_F32Tile:$input);
+  let results = (outs Tile_F32Tile:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
+def Tile_DotOp : Tile_Op<"dot", [Pure]> {
+  let summary = "multiply two tiles, accumulating in f32";
+  let description = [{
+    `acc + op(a) op(b)`, where op transposes if `trans_a`, `trans_b` are set; acc
+    is zero when absent. The element type of the operands (bf16, f16, tf32, f32)
+    is the precision of the product; rounding to it is an arith.truncf before.
+    Accumulation is in f32.
+
+    ```mlir
+    %p = tile.dot %a, %b acc(%c) {trans_b} : tensor<64x128xbf16>, tensor<32x128xbf16> -> tensor<64x32xf32>
+    ```
+  }];
+  let arguments = (ins Tile_Tile:$a, Tile_Tile:$b, Optional<Tile_F32Tile>:$acc,
+                       UnitAttr:$trans_a, UnitAttr:$trans_b);
+  let results = (outs Tile_F32Tile:$result);
+  let assemblyFormat = [{
+    $a `,` $b (`acc` `(` $acc^ `:` type($acc) `)`)? attr-dict `:` type($a) `,` type($b) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_DecayedGramOp : Tile_Op<"decayed_gram", [Pure,
+    AllTypesMatch<["rhs", "decay"]>]> {
+  let summary = "products of rows weighted by the decay between them";
+  let description = [{
+    For every left side x_s, with G the cumulative base-2 log-decay (rows only
+    decrease), result s is
+
+    ```
+    A_s[i, j] = sum_c x_s[i, c] y[j, c] exp2(G[i, c] - G[j, c])   for j <= i, or j < i if strict[s]
+    ```
+
+    and zero elsewhere. Never overflows where the exact value fits: with halving
+    anchors every exponent is <= 0, down to diagonal blocks of `leaf` rows, whose
+    anchor is their first row; there the exponents stay within
+    `(leaf - 1) * bound * log2(e)`, which dplr-select-schedule has proven to fit.
+    `leaf = 1` needs no bound. A row's result never depends on a later row, not
+    even through rounding. Scaled factors are rounded once to `operand`, and
+    products accumulate in f32.
+
+    ```mlir
+    %akk, %aqk = tile.decayed_gram lhs(%k, %q : tensor<64x128xf32>, tensor<64x128xf32>) rhs(%k) decay(%g) leaf 16 operand bf16
+        strict [true, false] : tensor<64x128xf32> -> tensor<64x64xf32>, tensor<64x64xf32>
+    ```
+  }];
+  let arguments = (ins Tile_F32Tile:$rhs, Tile_F32Tile:$decay, Variadic<Tile_F32Tile>:$lhs,
+                       I64Attr:$leaf, TypeAttr:$operand, DenseBoolArrayAttr:$strict);
+  let results = (outs Variadic<Tile_F32Tile>:$results);
+  let assemblyFormat = [{
+    `lhs` `(` $lhs `:` type($lhs) `)` `rhs` `(` $rhs `)` `decay` `(` $decay `)` `leaf` $leaf
+    `operand` $operand `strict` $strict attr-dict `:` type($rhs) `->` type($results)
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_UnitTrilInverseOp : Tile_Op<"unit_tril_inverse", [Pure, SameOperandsAndResultType]> {
+  let summary = "invert I + L for a strictly lower triangular L";
+  let description = [{
+    Forward substitution in f32, never powers of L. The diagonal and the upper
+    triangle of the input are ignored; the result is unit lower triangular.
+  }];
+  let arguments = (ins Tile_F32Tile:$input);
+  let results = (outs Tile_F32Tile:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+#endif // KDAC_TILE_TD

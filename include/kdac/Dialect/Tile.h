@@ -1,0 +1,30 @@
+// Promises: the tile dialect as C++ classes (dialect/Tile/SPEC.md is its meaning).
+// Does not: lower anything.
+#ifndef KDAC_DIALECT_TILE_H
+#define KDAC_DIALECT_TILE_H
+
+#include "mlir/Bytecode/BytecodeOpInterface.h"
+#include "mlir/IR/BuiltinTypes.h"
+#include "mlir/IR/Dialect.h"
+#include "mlir/IR/OpDefinition.h"
+#include "mlir/IR/OpImplementation.h"
+#include "mlir/Interfaces/InferTypeOpInterface.h"
+#include "mlir/Interfaces/SideEffectInterfaces.h"
+
+#include "kdac/Dialect/TileDialect.h.inc"
+#include "kdac/Dialect/TileEnums.h.inc"
+#define GET_ATTRDEF_CLASSES
+#include "kdac/Dialect/TileAttrs.h.inc"
+#define GET_TYPEDEF_CLASSES
+#include "kdac/Dialect/TileTypes.h.inc"
+#define GET_OP_CLASSES
+#include "kdac/Dialect/TileOps.h.inc"
+
+namespace kdac::tile {
+/// Attribute names on a kernel function and on placed ops.
+inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel";
+inline constexpr llvm::StringLiteral kScheduleAttr = "tile.schedule";
+inline constexpr llvm::StringLiteral kPlaceAttr = "tile.place";
+} // namespace kdac::tile
+
+#endif // KDAC_DIALECT_TILE_H

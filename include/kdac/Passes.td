@@ -1,0 +1,90 @@
+// The passes in pipeline order: the compiler's table of contents.
+#ifndef KDAC_PASSES_TD
+#define KDAC_PASSES_TD
+
+include "mlir/Pass/PassBase.td"
+
+def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
+  let summary = "choose chunk, anchors, tiles, warps and operand precision";
+  let description = [{
+    Runs first and is the only place that chooses. Writes `tile.schedule` on every
+    function with a `dplr.form`; everything later reads it.
+
+    Numerics: `leaf` is the largest power of two for which the proven bound on the
+    log-decay keeps `exp2` of a leaf's exponents, times the largest key, inside f32
+    (docs/NUMERICS.md); 1 without a bound.
+  }];
+  let options = [
+    Option<"target", "target", "std::string", "\"host\"",
+           "a row of the target table (kdac list --targets)">,
+    Option<"chunk", "chunk", "int64_t", "0", "override the chunk length; 0 chooses">,
+    Option<"vTile", "v-tile", "int64_t", "0", "override the columns of V per program; 0 chooses">,
+    Option<"warps", "warps", "int64_t", "0", "override the warps per block; 0 chooses">,
+  ];
+  let dependentDialects = ["::kdac::tile::TileDialect"];
+}
+
+def DplrToTilePass : Pass<"dplr-to-tile", "::mlir::ModuleOp"> {
+  let summary = "write a recurrence as a block program";
+  let description = [{
+    Replaces every dplr function by a tile kernel of the same name in its chunk
+    form (WY) or step form, as its schedule says (docs/ARCHITECTURE.md has the
+    equations). Log-decays become base-2 here.
+
+    Numerics: everything stays f32 but product operands, which are rounded once to
+    the schedule's operand type by explicit arith.truncf.
+  }];
+  let dependentDialects = [
+    "::kdac::tile::TileDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+    "::mlir::func::FuncDialect"];
+}
+
+def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
+  let summary = "decide where every tile value of a GPU kernel lives";
+  let description = [{
+    Writes `tile.place` on every op with tile results: inline (recomputed at its
+    consumers), registers (distributed over threads) or shared memory with offset
+    and pitch. Buffers whose lives do not overlap share bytes. Fails with the size
+    and the limit when a kernel needs more shared memory than its target has.
+
+    Numerics: none; no value changes.
+  }];
+}
+
+def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
+  let summary = "lower placed tile kernels to per-thread NVVM code";
+  let description = [{
+    One thread's program: products by mma.sync, elementwise work fused into the
+    loops of the value that is stored, barriers where a shared buffer changes
+    hands. Kernels become `llvm.func` with `nvvm.kernel`.
+
+    Numerics: exp2 and rsqrt are the approximate instructions (2^-22 relative);
+    f32 subnormals flush to zero.
+  }];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
+    "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
+def TileToHostPass : Pass<"tile-to-host", "::mlir::ModuleOp"> {
+  let summary = "lower tile kernels to vector code for a CPU";
+  let description = [{
+    Every kernel becomes `llvm.func @name(%args: !llvm.ptr, %begin: i64, %end: i64,
+    %scratch: !llvm.ptr)`, which runs the program instances [begin, end). `args`
+    points to an array of pointers to the arguments, `scratch` to
+    `kdac.scratch_bytes` bytes, aligned to 64, for one thread.
+
+    Numerics: f32; exp2 by a polynomial of about 1 ulp.
+  }];
+  let options = [
+    Option<"vectorWidth", "vector-width", "int64_t", "16", "f32 lanes of one vector">,
+  ];
+  let dependentDialects = [
+    "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",
+    "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
+    "::mlir::vector::VectorDialect"];
+}
+
+#endif // KDAC_PASSES_TD

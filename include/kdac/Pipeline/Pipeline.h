@@ -1,0 +1,39 @@
+// Promises: the order of passes, from a variant to LLVM dialect, in one place.
+// Does not: translate to PTX or objects (include/kdac/Target), or read command lines.
+#ifndef KDAC_PIPELINE_PIPELINE_H
+#define KDAC_PIPELINE_PIPELINE_H
+
+#include "kdac/Variant/Variant.h"
+
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/IR/DialectRegistry.h"
+#include "mlir/IR/OwningOpRef.h"
+#include "mlir/Pass/PassManager.h"
+
+namespace kdac {
+
+/// Overrides of the schedule; 0 lets dplr-select-schedule choose.
+struct ScheduleOptions {
+  int64_t chunk = 0;
+  int64_t vTile = 0;
+  int64_t warps = 0;
+};
+
+/// The stages of `kdac emit --stage=`.
+enum class Stage { Dplr, Tile, Scheduled, Llvm };
+
+/// Every dialect the pipeline creates, with its translations to LLVM IR.
+void registerKdacDialects(mlir::DialectRegistry &registry);
+
+/// The resolved `variant` as a dplr function called entryName(variant).
+mlir::OwningOpRef<mlir::ModuleOp> buildDplrModule(mlir::MLIRContext &context,
+                                                  const Variant &variant);
+
+/// Passes that take a dplr module to `stage` for `target` (a row of the target
+/// table): select-schedule, dplr-to-tile, [place], to-nvvm or to-host, to llvm.
+void buildPipeline(mlir::OpPassManager &pm, llvm::StringRef target, Stage stage,
+                   const ScheduleOptions &options = {});
+
+} // namespace kdac
+
+#endif // KDAC_PIPELINE_PIPELINE_H

@@ -1,0 +1,103 @@
+// Promises: what one compiled kernel is: every compile-time choice, its name, its arguments in ABI order.
+// Does not: choose a schedule, know a launch geometry, or depend on LLVM.
+#ifndef KDAC_VARIANT_VARIANT_H
+#define KDAC_VARIANT_VARIANT_H
+
+#include "kdac/Variant/Recurrence.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kdac {
+
+enum class Form { Chunk, Step };
+enum class DType { BF16, F16, F32, I32, I64 };
+enum class StateLayout {
+  VK, ///< [N, HV, V, K], the default
+  KV, ///< [N, HV, K, V]
+};
+enum class Precision { Fast, Default, High };
+
+/// Every compile-time choice of a kernel. `resolve` fills what is unset.
+struct Variant {
+  std::string recurrence = "kda";
+  Form form = Form::Chunk;
+  int64_t keyDim = 128;
+  int64_t valueDim = 128;
+  DType dtype = DType::BF16; ///< of q, k, v, beta, out (and a, b)
+  DType stateDtype = DType::F32;
+  StateLayout stateLayout = StateLayout::VK;
+  std::optional<Gate> gate;        ///< default: the recurrence's row
+  std::optional<DType> gateDtype;  ///< default: f32 for precomputed log-decay, else dtype
+  std::optional<Beta> beta;        ///< default: the recurrence's row
+  std::optional<bool> l2norm;      ///< default: the recurrence's row
+  double lowerBound = -5.0;        ///< of the bounded gate, in (-inf, 0)
+  DType offsetDtype = DType::I32;  ///< of packed offsets: i32 or i64
+  Precision precision = Precision::Default;
+  std::string target = "host"; ///< a row of lib/Target/Targets.cpp
+
+  const Recurrence &row() const { return *findRecurrence(recurrence); }
+};
+
+/// Fills the unset options from the recurrence's row. Returns a sentence that
+/// names option, value and what would work when the variant cannot exist.
+std::optional<std::string> resolve(Variant &variant);
+
+/// The variant's name without and with its target, options in a fixed order, e.g.
+/// `kda.chunk.k128v128.bf16.f32vk.bounded.sm_90a`. Options equal to the
+/// recurrence's defaults are not spelled, except the gate. Resolved variants only.
+std::string variantStem(const Variant &variant);
+std::string variantName(const Variant &variant);
+
+/// The symbol of the kernel: the name with '.' and '-' replaced by '_'.
+std::string entryName(const Variant &variant);
+
+/// How an argument is passed and what it points to.
+enum class ArgKind {
+  Input,  ///< read-only device pointer
+  Output, ///< written device pointer
+  Size,   ///< int64 by value
+  Scale,  ///< float by value
+};
+
+/// One kernel argument. Shapes are in terms of N sequences, H key heads, HV value
+/// heads, K, V, and `tokens`: all tokens of the call, sequence after sequence.
+struct Arg {
+  std::string name;
+  ArgKind kind;
+  DType dtype;
+  bool optional = false; ///< a null pointer is allowed and means absent
+  std::string shape;     ///< for people: "[tokens, H, K]"
+};
+
+/// Arguments in ABI order: q k v g beta A_log dt_bias a b h0 offsets out ht, then
+/// sizes (N T H HV and one token stride, in elements, per sequence tensor), then
+/// scale. Absent tensors have neither a pointer nor a stride. Without offsets
+/// every sequence has T tokens; with them T is the number of all tokens.
+std::vector<Arg> kernelArgs(const Variant &variant);
+
+/// Bytes of one element.
+int64_t dtypeSize(DType dtype);
+
+// Spellings, as used in names, flags and manifests. `parse*` return nothing on
+// an unknown spelling; `*Choices` list what is accepted, comma separated.
+std::string_view spell(Form);
+std::string_view spell(DType);
+std::string_view spell(StateLayout);
+std::string_view spell(Precision);
+std::string_view spell(Gate);
+std::string_view spell(Beta);
+std::string_view spell(Decay);
+std::optional<Form> parseForm(std::string_view);
+std::optional<DType> parseDType(std::string_view);
+std::optional<StateLayout> parseStateLayout(std::string_view);
+std::optional<Precision> parsePrecision(std::string_view);
+std::optional<Gate> parseGate(std::string_view);
+std::optional<Beta> parseBeta(std::string_view);
+
+} // namespace kdac
+
+#endif // KDAC_VARIANT_VARIANT_H

@@ -1,0 +1,129 @@
+// Verifiers of the dplr dialect. Labels are those of dialect/Dplr/SPEC.md.
+#include "kdac/Dialect/Dplr.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace kdac::dplr;
+
+#include "kdac/Dialect/DplrDialect.cpp.inc"
+#include "kdac/Dialect/DplrEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "kdac/Dialect/DplrAttrs.cpp.inc"
+#define GET_OP_CLASSES
+#include "kdac/Dialect/DplrOps.cpp.inc"
+
+void DplrDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "kdac/Dialect/DplrAttrs.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "kdac/Dialect/DplrOps.cpp.inc"
+      >();
+}
+
+/// True if two dimensions can be equal: a dynamic one matches any.
+static bool dimsAgree(int64_t a, int64_t b) {
+  return a == b || ShapedType::isDynamic(a) || ShapedType::isDynamic(b);
+}
+
+static int64_t dim(Value value, int index) {
+  return cast<RankedTensorType>(value.getType()).getDimSize(index);
+}
+
+static int64_t rank(Value value) {
+  return cast<RankedTensorType>(value.getType()).getRank();
+}
+
+LogicalResult L2NormOp::verify() {
+  // l2norm C1
+  double eps = getEps().convertToDouble();
+  if (!(eps >= 0.0) || !std::isfinite(eps))
+    return emitOpError() << "expected a finite epsilon of at least 0, but got "
+                         << eps;
+  return success();
+}
+
+LogicalResult LogDecayOp::verify() {
+  bool identity = getMap() == GateMap::Identity;
+  // log_decay C1
+  if (identity && (getALog() || getDtBias()))
+    return emitOpError() << "expected no a_log or dt_bias with the identity map";
+  // log_decay C2
+  if ((getMap() == GateMap::Bounded) != getBound().has_value())
+    return emitOpError()
+           << "expected a bound exactly with the bounded map, but got map "
+           << stringifyGateMap(getMap())
+           << (getBound() ? " with a bound" : " without one");
+  // log_decay C3
+  if (getBound() && !(getBound()->convertToDouble() < 0.0))
+    return emitOpError() << "expected a negative bound, but got "
+                         << getBound()->convertToDouble();
+  // log_decay C4
+  if (cast<ShapedType>(getLogits().getType()).getShape() !=
+      cast<ShapedType>(getResult().getType()).getShape())
+    return emitOpError() << "expected the result's shape to equal the logits'";
+  // log_decay C5
+  if (getDtBias() && rank(getDtBias()) != rank(getLogits()) - 1)
+    return emitOpError() << "expected dt_bias of rank " << rank(getLogits()) - 1
+                         << " for logits of rank " << rank(getLogits())
+                         << ", but got rank " << rank(getDtBias());
+  if (getDtBias() && rank(getDtBias()) == 2 &&
+      !dimsAgree(dim(getDtBias(), 1), dim(getLogits(), 2)))
+    return emitOpError() << "expected dt_bias width " << dim(getLogits(), 2)
+                         << ", but got " << dim(getDtBias(), 1);
+  return success();
+}
+
+LogicalResult RecurrenceOp::verify() {
+  int64_t keyDim = dim(getQ(), 2), valueDim = dim(getV(), 2);
+  // recurrence C1
+  if (ShapedType::isDynamic(keyDim) || ShapedType::isDynamic(valueDim))
+    return emitOpError() << "expected static key and value widths, but got "
+                         << getQ().getType() << " and " << getV().getType();
+  // recurrence C2
+  if (dim(getK(), 2) != keyDim)
+    return emitOpError() << "expected key width to equal query width, but got "
+                         << dim(getK(), 2) << " and " << keyDim;
+  // recurrence C3
+  if (getDecay() && rank(getDecay()) == 3 && dim(getDecay(), 2) != keyDim)
+    return emitOpError() << "expected a per-channel decay of width " << keyDim
+                         << ", but got " << dim(getDecay(), 2);
+  // recurrence C4
+  if (getEraseA() && getDelta())
+    return emitOpError() << "expected either delta or an erase pair, but got both";
+  // recurrence C5
+  if (getEraseA() &&
+      (dim(getEraseA(), 2) != keyDim || dim(getEraseB(), 2) != keyDim))
+    return emitOpError() << "expected an erase pair of width " << keyDim
+                         << ", but got " << dim(getEraseA(), 2) << " and "
+                         << dim(getEraseB(), 2);
+  // recurrence C6
+  bool vFirst = getLayout() == Layout::VK;
+  int64_t rows = vFirst ? valueDim : keyDim, cols = vFirst ? keyDim : valueDim;
+  SmallVector<std::pair<Value, StringRef>> states = {
+      {getFinalState(), "final state"}};
+  if (getInitial())
+    states.push_back({getInitial(), "initial state"});
+  for (auto [state, what] : states)
+    if (dim(state, 2) != rows || dim(state, 3) != cols)
+      return emitOpError() << "expected " << what << " [N, HV, " << rows << ", "
+                           << cols << "] in layout "
+                           << stringifyLayout(getLayout()) << ", but got "
+                           << state.getType();
+  // recurrence C7
+  if (dim(getOut(), 2) != valueDim)
+    return emitOpError() << "expected output width to equal value width "
+                         << valueDim << ", but got " << dim(getOut(), 2);
+  // recurrence C8
+  int64_t heads = dim(getK(), 1), valueHeads = dim(getV(), 1);
+  if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(valueHeads) &&
+      (heads == 0 || valueHeads % heads != 0))
+    return emitOpError() << "expected value heads to be a multiple of key heads, but got "
+                         << valueHeads << " and " << heads;
+  return success();
+}

@@ -1,0 +1,225 @@
+// Verifiers of the tile dialect. Labels are those of dialect/Tile/SPEC.md.
+#include "kdac/Dialect/Tile.h"
+
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+using namespace kdac::tile;
+
+#include "kdac/Dialect/TileDialect.cpp.inc"
+#include "kdac/Dialect/TileEnums.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "kdac/Dialect/TileAttrs.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "kdac/Dialect/TileTypes.cpp.inc"
+#define GET_OP_CLASSES
+#include "kdac/Dialect/TileOps.cpp.inc"
+
+void TileDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "kdac/Dialect/TileAttrs.cpp.inc"
+      >();
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "kdac/Dialect/TileTypes.cpp.inc"
+      >();
+  addOperations<
+#define GET_OP_LIST
+#include "kdac/Dialect/TileOps.cpp.inc"
+      >();
+}
+
+static RankedTensorType tensorType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
+                                   StringRef target, StringRef form,
+                                   int64_t chunk, int64_t leaf, int64_t vTile,
+                                   int64_t warps, Type operand) {
+  // schedule C1
+  if (form != "chunk" && form != "step")
+    return emitError() << "expected form \"chunk\" or \"step\", but got \""
+                       << form << "\"";
+  // schedule C2
+  auto isPowerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
+  if (!isPowerOfTwo(chunk) || !isPowerOfTwo(leaf) || leaf > chunk)
+    return emitError() << "expected powers of two with leaf <= chunk, but got "
+                          "chunk "
+                       << chunk << " and leaf " << leaf;
+  // schedule C3
+  if (vTile < 1 || warps < 1)
+    return emitError() << "expected a positive v_tile and warps, but got "
+                       << vTile << " and " << warps;
+  // schedule C4
+  if (!operand.isF32() && !operand.isBF16() && !operand.isF16() &&
+      !isa<FloatTF32Type>(operand))
+    return emitError() << "expected operand bf16, f16, tf32 or f32, but got "
+                       << operand;
+  return success();
+}
+
+LogicalResult LoadScalarOp::verify() {
+  // load_scalar C1
+  Type element = getRef().getType().getElementType();
+  bool isInteger = element.isInteger(32) || element.isInteger(64);
+  Type expected = isInteger ? Type(IndexType::get(getContext()))
+                            : Type(Float32Type::get(getContext()));
+  if (getResult().getType() != expected || getOtherwise().getType() != expected)
+    return emitOpError() << "expected result and default of type " << expected
+                         << " for element type " << element << ", but got "
+                         << getResult().getType() << " and "
+                         << getOtherwise().getType();
+  return success();
+}
+
+/// Constraints shared by tile.load and tile.store.
+static LogicalResult verifyAccess(Operation *op, RankedTensorType tile,
+                                  RefType ref, size_t valid, int64_t align,
+                                  bool transposed) {
+  // access C1
+  if (tile.getElementType() != ref.getElementType())
+    return op->emitOpError() << "expected a tile of " << ref.getElementType()
+                             << ", but got " << tile;
+  // access C2
+  if (tile.getRank() < 1 || tile.getRank() > 2 ||
+      valid != static_cast<size_t>(tile.getRank()))
+    return op->emitOpError()
+           << "expected rank 1 or 2 and one valid size per dimension, but got "
+           << tile << " and " << valid;
+  // access C3
+  if (transposed && tile.getRank() != 2)
+    return op->emitOpError() << "expected a tile of rank 2 to transpose, but got "
+                             << tile;
+  // access C4
+  if (align < 1 || align > 16 || (align & (align - 1)) != 0)
+    return op->emitOpError()
+           << "expected an alignment of 1, 2, 4, 8 or 16 bytes, but got " << align;
+  return success();
+}
+
+LogicalResult LoadOp::verify() {
+  return verifyAccess(*this, tensorType(getResult()), getRef().getType(),
+                      getValid().size(), getAlign(), getTransposed());
+}
+
+LogicalResult StoreOp::verify() {
+  return verifyAccess(*this, tensorType(getValue()), getRef().getType(),
+                      getValid().size(), getAlign(), getTransposed());
+}
+
+LogicalResult BroadcastOp::verify() {
+  // broadcast C1
+  RankedTensorType in = tensorType(getInput()), out = tensorType(getResult());
+  int64_t along = getAlong();
+  if (in.getRank() != 1 || out.getRank() != 2 || along < 0 || along > 1 ||
+      in.getDimSize(0) != out.getDimSize(along) ||
+      in.getElementType() != out.getElementType())
+    return emitOpError() << "expected a vector of the tile's size along " << along
+                         << ", but got " << in << " and " << out;
+  return success();
+}
+
+LogicalResult RowOp::verify() {
+  // row C1
+  RankedTensorType in = tensorType(getInput()), out = tensorType(getResult());
+  int64_t index = getIndex();
+  if (in.getRank() < 1 || in.getRank() > 2 ||
+      in.getShape().drop_front() != out.getShape() ||
+      in.getElementType() != out.getElementType() || index < 0 ||
+      index >= in.getDimSize(0))
+    return emitOpError() << "expected row " << index << " of " << in
+                         << " as the result, but got " << out;
+  return success();
+}
+
+LogicalResult ReduceOp::verify() {
+  // reduce C1
+  RankedTensorType in = tensorType(getInput());
+  int64_t along = getAlong();
+  if (in.getRank() < 1 || in.getRank() > 2 || along < 0 || along >= in.getRank())
+    return emitOpError() << "expected rank 1 or 2 and a dimension of the tile, "
+                            "but got "
+                         << in << " and " << along;
+  // reduce C2
+  Type expected = in.getElementType();
+  if (in.getRank() == 2)
+    expected = RankedTensorType::get({in.getDimSize(1 - along)}, expected);
+  if (getResult().getType() != expected)
+    return emitOpError() << "expected result " << expected << ", but got "
+                         << getResult().getType();
+  return success();
+}
+
+LogicalResult DotOp::verify() {
+  RankedTensorType a = tensorType(getA()), b = tensorType(getB());
+  RankedTensorType c = tensorType(getResult());
+  // dot C1
+  if (a.getRank() != 2 || b.getRank() != 2 || c.getRank() != 2)
+    return emitOpError() << "expected tiles of rank 2, but got " << a << ", " << b
+                         << " and " << c;
+  // dot C2
+  Type element = a.getElementType();
+  if (b.getElementType() != element ||
+      !(element.isBF16() || element.isF16() || element.isF32() ||
+        isa<FloatTF32Type>(element)))
+    return emitOpError() << "expected operands of one type out of bf16, f16, "
+                            "tf32 and f32, but got "
+                         << a.getElementType() << " and " << b.getElementType();
+  // dot C3
+  int64_t m = a.getDimSize(getTransA()), ka = a.getDimSize(!getTransA());
+  int64_t kb = b.getDimSize(getTransB()), n = b.getDimSize(!getTransB());
+  if (ka != kb || c.getDimSize(0) != m || c.getDimSize(1) != n)
+    return emitOpError() << "expected (m x k) (k x n) -> (m x n), but got (" << m
+                         << " x " << ka << ") (" << kb << " x " << n << ") -> "
+                         << c;
+  // dot C4
+  if (getAcc() && getAcc().getType() != c)
+    return emitOpError() << "expected an accumulator of type " << c
+                         << ", but got " << getAcc().getType();
+  return success();
+}
+
+LogicalResult DecayedGramOp::verify() {
+  RankedTensorType y = tensorType(getRhs());
+  // decayed_gram C1
+  if (y.getRank() != 2 || llvm::any_of(getLhs(), [&](Value x) {
+        return x.getType() != y;
+      }))
+    return emitOpError() << "expected left and right sides of one rank-2 type, "
+                            "but got a right side "
+                         << y;
+  // decayed_gram C2
+  if (getLhs().empty() || getLhs().size() != getResults().size() ||
+      getLhs().size() != getStrict().size())
+    return emitOpError() << "expected one result and one strict flag per left "
+                            "side, but got "
+                         << getLhs().size() << ", " << getResults().size()
+                         << " and " << getStrict().size();
+  // decayed_gram C3
+  int64_t rows = y.getDimSize(0);
+  auto square = RankedTensorType::get({rows, rows}, y.getElementType());
+  for (Value result : getResults())
+    if (result.getType() != square)
+      return emitOpError() << "expected results of type " << square
+                           << ", but got " << result.getType();
+  // decayed_gram C4
+  int64_t leaf = getLeaf();
+  if (leaf < 1 || leaf > rows || (leaf & (leaf - 1)) != 0 ||
+      (rows & (rows - 1)) != 0)
+    return emitOpError() << "expected powers of two with leaf <= rows, but got "
+                            "leaf "
+                         << leaf << " and " << rows << " rows";
+  return success();
+}
+
+LogicalResult UnitTrilInverseOp::verify() {
+  // unit_tril_inverse C1
+  RankedTensorType type = tensorType(getInput());
+  if (type.getRank() != 2 || type.getDimSize(0) != type.getDimSize(1))
+    return emitOpError() << "expected a square tile, but got " << type;
+  return success();
+}

@@ -1,0 +1,253 @@
+#include "kdac/Variant/Variant.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace kdac {
+
+namespace {
+
+template <typename Enum, size_t N>
+using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
+
+constexpr Spellings<Form, 2> forms{{{Form::Chunk, "chunk"}, {Form::Step, "step"}}};
+constexpr Spellings<DType, 5> dtypes{{{DType::BF16, "bf16"},
+                                      {DType::F16, "f16"},
+                                      {DType::F32, "f32"},
+                                      {DType::I32, "i32"},
+                                      {DType::I64, "i64"}}};
+constexpr Spellings<StateLayout, 2> layouts{
+    {{StateLayout::VK, "vk"}, {StateLayout::KV, "kv"}}};
+constexpr Spellings<Precision, 3> precisions{{{Precision::Fast, "fast"},
+                                              {Precision::Default, "default"},
+                                              {Precision::High, "high"}}};
+constexpr Spellings<Gate, 4> gates{{{Gate::None, "none"},
+                                    {Gate::Identity, "identity"},
+                                    {Gate::Softplus, "softplus"},
+                                    {Gate::Bounded, "bounded"}}};
+constexpr Spellings<Beta, 4> betas{{{Beta::None, "none"},
+                                    {Beta::Identity, "identity"},
+                                    {Beta::Sigmoid, "sigmoid"},
+                                    {Beta::TwoSigmoid, "2sigmoid"}}};
+constexpr Spellings<Decay, 4> decays{{{Decay::None, "none"},
+                                      {Decay::HeadConstant, "head-constant"},
+                                      {Decay::Head, "head"},
+                                      {Decay::Channel, "channel"}}};
+
+template <typename Enum, size_t N>
+std::string_view spellIn(const Spellings<Enum, N> &table, Enum value) {
+  for (const auto &[candidate, text] : table)
+    if (candidate == value)
+      return text;
+  return "?";
+}
+
+template <typename Enum, size_t N>
+std::optional<Enum> parseIn(const Spellings<Enum, N> &table,
+                            std::string_view text) {
+  for (const auto &[value, candidate] : table)
+    if (candidate == text)
+      return value;
+  return std::nullopt;
+}
+
+std::string quoted(std::string_view text) {
+  return "'" + std::string(text) + "'";
+}
+
+std::optional<std::string> checkDims(const Variant &v) {
+  for (auto [dim, what] : {std::pair(v.keyDim, "key dim K"),
+                           std::pair(v.valueDim, "value dim V")})
+    if (dim < 1 || dim > 256)
+      return std::string(what) + " = " + std::to_string(dim) +
+             " is not supported; 1 to 256 works on the host, multiples of 32 "
+             "up to 256 on GPUs";
+  return std::nullopt;
+}
+
+bool isFloat(DType dtype) {
+  return dtype == DType::BF16 || dtype == DType::F16 || dtype == DType::F32;
+}
+
+std::optional<std::string> checkTypes(const Variant &v) {
+  if (!isFloat(v.dtype))
+    return "dtype " + quoted(spell(v.dtype)) + " is not supported; use bf16, f16 or f32";
+  if (v.stateDtype != DType::F32 && v.stateDtype != DType::BF16)
+    return "state dtype " + quoted(spell(v.stateDtype)) +
+           " is not supported; use f32 or bf16";
+  if (v.offsetDtype != DType::I32 && v.offsetDtype != DType::I64)
+    return "offset dtype " + quoted(spell(v.offsetDtype)) +
+           " is not supported; use i32 or i64";
+  if (!isFloat(*v.gateDtype))
+    return "gate dtype " + quoted(spell(*v.gateDtype)) +
+           " is not supported; use bf16, f16 or f32";
+  return std::nullopt;
+}
+
+std::optional<std::string> checkMaps(const Variant &v, const Recurrence &row) {
+  if ((row.decay == Decay::None) != (*v.gate == Gate::None))
+    return "recurrence " + quoted(row.name) +
+           (row.decay == Decay::None ? " has no decay; use gate none"
+                                     : " needs a gate; use bounded, softplus or identity");
+  if (row.decay == Decay::HeadConstant && *v.gate != Gate::Identity)
+    return "recurrence " + quoted(row.name) +
+           " has a constant decay; use gate identity";
+  if (row.decay == Decay::Head && *v.gate == Gate::Bounded)
+    return "recurrence " + quoted(row.name) +
+           " has no bounded gate; use softplus or identity";
+  if ((row.beta == Beta::None) != (*v.beta == Beta::None))
+    return "recurrence " + quoted(row.name) +
+           (row.beta == Beta::None ? " has no write strength; use beta none"
+                                   : " needs a write strength; use beta identity, sigmoid or 2sigmoid");
+  if (*v.gate == Gate::Bounded && !(v.lowerBound < 0 && v.lowerBound >= -1e4))
+    return "lower bound " + std::to_string(v.lowerBound) +
+           " is not supported; use a negative number of at least -10000";
+  return std::nullopt;
+}
+
+} // namespace
+
+std::string_view spell(Form value) { return spellIn(forms, value); }
+std::string_view spell(DType value) { return spellIn(dtypes, value); }
+std::string_view spell(StateLayout value) { return spellIn(layouts, value); }
+std::string_view spell(Precision value) { return spellIn(precisions, value); }
+std::string_view spell(Gate value) { return spellIn(gates, value); }
+std::string_view spell(Beta value) { return spellIn(betas, value); }
+std::string_view spell(Decay value) { return spellIn(decays, value); }
+std::optional<Form> parseForm(std::string_view t) { return parseIn(forms, t); }
+std::optional<DType> parseDType(std::string_view t) { return parseIn(dtypes, t); }
+std::optional<StateLayout> parseStateLayout(std::string_view t) {
+  return parseIn(layouts, t);
+}
+std::optional<Precision> parsePrecision(std::string_view t) {
+  return parseIn(precisions, t);
+}
+std::optional<Gate> parseGate(std::string_view t) { return parseIn(gates, t); }
+std::optional<Beta> parseBeta(std::string_view t) { return parseIn(betas, t); }
+
+int64_t dtypeSize(DType dtype) {
+  switch (dtype) {
+  case DType::BF16:
+  case DType::F16:
+    return 2;
+  case DType::F32:
+  case DType::I32:
+    return 4;
+  case DType::I64:
+    return 8;
+  }
+  return 0;
+}
+
+std::optional<std::string> resolve(Variant &v) {
+  const Recurrence *row = findRecurrence(v.recurrence);
+  if (!row) {
+    std::string names;
+    for (const Recurrence &r : recurrences())
+      names += (names.empty() ? "" : ", ") + std::string(r.name);
+    return "unknown recurrence " + quoted(v.recurrence) + "; use one of " + names;
+  }
+  if (!v.gate)
+    v.gate = row->gate;
+  if (!v.beta)
+    v.beta = row->beta;
+  if (!v.l2norm)
+    v.l2norm = row->l2norm;
+  if (!v.gateDtype)
+    v.gateDtype = *v.gate == Gate::Identity ? DType::F32 : v.dtype;
+  if (auto error = checkDims(v))
+    return error;
+  if (auto error = checkTypes(v))
+    return error;
+  return checkMaps(v, *row);
+}
+
+std::string variantStem(const Variant &v) {
+  const Recurrence &row = v.row();
+  std::string name = v.recurrence + "." + std::string(spell(v.form)) + ".k" +
+                     std::to_string(v.keyDim) + "v" +
+                     std::to_string(v.valueDim) + "." +
+                     std::string(spell(v.dtype)) + "." +
+                     std::string(spell(v.stateDtype)) +
+                     std::string(spell(v.stateLayout)) + "." +
+                     std::string(spell(*v.gate));
+  auto add = [&](bool differs, const std::string &token) {
+    if (differs)
+      name += "." + token;
+  };
+  if (*v.gate == Gate::Bounded && v.lowerBound != -5.0) {
+    std::string bound = std::to_string(-v.lowerBound);
+    std::replace(bound.begin(), bound.end(), '.', 'p');
+    add(true, "lb" + bound);
+  }
+  DType defaultGate = *v.gate == Gate::Identity ? DType::F32 : v.dtype;
+  add(*v.gateDtype != defaultGate, "g" + std::string(spell(*v.gateDtype)));
+  add(*v.beta != row.beta, "beta-" + std::string(spell(*v.beta)));
+  add(*v.l2norm != row.l2norm, *v.l2norm ? "l2norm" : "raw");
+  add(v.offsetDtype != DType::I32, "o" + std::string(spell(v.offsetDtype)));
+  add(v.precision != Precision::Default, std::string(spell(v.precision)));
+  return name;
+}
+
+std::string variantName(const Variant &v) {
+  return variantStem(v) + "." + v.target;
+}
+
+std::string entryName(const Variant &v) {
+  std::string name = "kdac_" + variantName(v);
+  std::replace(name.begin(), name.end(), '.', '_');
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
+}
+
+std::vector<Arg> kernelArgs(const Variant &v) {
+  const Recurrence &row = v.row();
+  std::vector<Arg> args;
+  std::vector<std::string> strided;
+  auto tensor = [&](std::string name, ArgKind kind, DType dtype,
+                    std::string shape, bool optional, bool hasTokens) {
+    if (hasTokens)
+      strided.push_back(name);
+    args.push_back({std::move(name), kind, dtype, optional, std::move(shape)});
+  };
+  auto input = [&](std::string name, DType dtype, std::string shape,
+                   bool optional = false, bool hasTokens = true) {
+    tensor(std::move(name), ArgKind::Input, dtype, std::move(shape), optional,
+           hasTokens);
+  };
+  bool mapped = *v.gate == Gate::Softplus || *v.gate == Gate::Bounded;
+  std::string state =
+      v.stateLayout == StateLayout::VK ? "[N, HV, V, K]" : "[N, HV, K, V]";
+  input("q", v.dtype, "[tokens, H, K]");
+  input("k", v.dtype, "[tokens, H, K]");
+  input("v", v.dtype, "[tokens, HV, V]");
+  if (row.decay == Decay::HeadConstant)
+    input("g", *v.gateDtype, "[HV]", false, false);
+  else if (row.decay != Decay::None)
+    input("g", *v.gateDtype,
+          row.decay == Decay::Head ? "[tokens, HV]" : "[tokens, HV, K]");
+  if (*v.beta != Beta::None)
+    input("beta", v.dtype, "[tokens, HV]");
+  if (mapped) {
+    input("A_log", DType::F32, "[HV]", true, false);
+    input("dt_bias", DType::F32,
+          row.decay == Decay::Head ? "[HV]" : "[HV, K]", true, false);
+  }
+  if (row.erase == Erase::Pair) {
+    input("a", v.dtype, "[tokens, H, K]");
+    input("b", v.dtype, "[tokens, H, K]");
+  }
+  input("h0", v.stateDtype, state, true, false);
+  input("offsets", v.offsetDtype, "[N + 1]", true, false);
+  tensor("out", ArgKind::Output, v.dtype, "[tokens, HV, V]", false, true);
+  tensor("ht", ArgKind::Output, v.stateDtype, state, true, false);
+  for (const char *size : {"N", "T", "H", "HV"})
+    args.push_back({size, ArgKind::Size, DType::I64, false, ""});
+  for (const std::string &name : strided)
+    args.push_back({name + "_stride", ArgKind::Size, DType::I64, false, ""});
+  args.push_back({"scale", ArgKind::Scale, DType::F32, false, ""});
+  return args;
+}
+
+} // namespace kdac
