@@ -103,6 +103,13 @@ def Tile_ProgramIdOp : Tile_Op<"program_id", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def Tile_PresentOp : Tile_Op<"present", [Pure]> {
+  let summary = "true if an optional argument was given";
+  let arguments = (ins Tile_RefType:$ref);
+  let results = (outs I1:$result);
+  let assemblyFormat = "$ref attr-dict `:` qualified(type($ref))";
+}
+
 def Tile_LoadScalarOp : Tile_Op<"load_scalar", [MemoryEffects<[MemRead]>,
     AllTypesMatch<["otherwise", "result"]>]> {
   let summary = "read one element of an argument, or a default if it is absent";
@@ -198,11 +205,10 @@ def Tile_BroadcastOp : Tile_Op<"broadcast", [Pure]> {
 def Tile_RowOp : Tile_Op<"row", [Pure]> {
   let summary = "take one row of a tile, or one element of a vector";
   let description = [{
-    Rank 2 gives row `index` as a vector; rank 1 gives element `index` as a tensor
-    of rank 0.
+    Rank 2 gives row `index` as a vector, rank 1 element `index` as a scalar f32.
   }];
-  let arguments = (ins Tile_Tile:$input, I64Attr:$index);
-  let results = (outs Tile_Tile:$result);
+  let arguments = (ins Tile_F32Tile:$input, I64Attr:$index);
+  let results = (outs AnyTypeOf<[F32, Tile_F32Tile]>:$result);
   let assemblyFormat = "$input `[` $index `]` attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }

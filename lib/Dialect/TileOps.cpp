@@ -125,14 +125,19 @@ LogicalResult BroadcastOp::verify() {
 
 LogicalResult RowOp::verify() {
   // row C1
-  RankedTensorType in = tensorType(getInput()), out = tensorType(getResult());
+  RankedTensorType in = tensorType(getInput());
   int64_t index = getIndex();
-  if (in.getRank() < 1 || in.getRank() > 2 ||
-      in.getShape().drop_front() != out.getShape() ||
-      in.getElementType() != out.getElementType() || index < 0 ||
+  if (in.getRank() < 1 || in.getRank() > 2 || index < 0 ||
       index >= in.getDimSize(0))
-    return emitOpError() << "expected row " << index << " of " << in
-                         << " as the result, but got " << out;
+    return emitOpError() << "expected a row of the tile, but got row " << index
+                         << " of " << in;
+  // row C2
+  Type expected = in.getElementType();
+  if (in.getRank() == 2)
+    expected = RankedTensorType::get(in.getShape().drop_front(), expected);
+  if (getResult().getType() != expected)
+    return emitOpError() << "expected result " << expected << ", but got "
+                         << getResult().getType();
   return success();
 }
 

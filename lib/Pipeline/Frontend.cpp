@@ -1,0 +1,158 @@
+// From a variant to its dplr function.
+#include "kdac/Dialect/Dplr.h"
+#include "kdac/Pipeline/Pipeline.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+namespace {
+
+Type toMlir(OpBuilder &b, DType dtype) {
+  switch (dtype) {
+  case DType::BF16:
+    return b.getBF16Type();
+  case DType::F16:
+    return b.getF16Type();
+  case DType::F32:
+    return b.getF32Type();
+  case DType::I32:
+    return b.getI32Type();
+  case DType::I64:
+    return b.getI64Type();
+  }
+  llvm_unreachable("covered switch");
+}
+
+class Frontend {
+public:
+  Frontend(MLIRContext &context, const Variant &variant)
+      : variant(variant), row(variant.row()),
+        module(ModuleOp::create(UnknownLoc::get(&context))),
+        b(UnknownLoc::get(&context), module->getBodyRegion()) {}
+
+  OwningOpRef<ModuleOp> build();
+
+private:
+  RankedTensorType tensor(ArrayRef<int64_t> shape, DType dtype) {
+    return RankedTensorType::get(shape, toMlir(b, dtype));
+  }
+  void createFunction();
+  Value normalised(StringRef name);
+  Value logDecay();
+  Value writeStrength();
+
+  static constexpr int64_t dyn = ShapedType::kDynamic;
+  const Variant &variant;
+  const Recurrence &row;
+  OwningOpRef<ModuleOp> module;
+  ImplicitLocOpBuilder b;
+  llvm::StringMap<Value> args;
+  RankedTensorType outType, stateType;
+};
+
+} // namespace
+
+void Frontend::createFunction() {
+  int64_t key = variant.keyDim, value = variant.valueDim;
+  bool vFirst = variant.stateLayout == StateLayout::VK;
+  auto keys = tensor({dyn, dyn, key}, variant.dtype);
+  outType = tensor({dyn, dyn, value}, variant.dtype);
+  stateType = tensor({dyn, dyn, vFirst ? value : key, vFirst ? key : value},
+                     variant.stateDtype);
+  SmallVector<std::pair<StringRef, Type>> list = {
+      {"q", keys}, {"k", keys}, {"v", outType}};
+  SmallVector<int64_t> gateShape;
+  if (row.decay == Decay::Channel)
+    gateShape = {dyn, dyn, key};
+  else if (row.decay == Decay::Head)
+    gateShape = {dyn, dyn};
+  else if (row.decay == Decay::HeadConstant)
+    gateShape = {dyn};
+  if (!gateShape.empty())
+    list.push_back({"g", tensor(gateShape, *variant.gateDtype)});
+  if (*variant.beta != Beta::None)
+    list.push_back({"beta", tensor({dyn, dyn}, variant.dtype)});
+  if (*variant.gate == Gate::Softplus || *variant.gate == Gate::Bounded) {
+    list.push_back({"A_log", tensor({dyn}, DType::F32)});
+    list.push_back({"dt_bias", tensor(ArrayRef(gateShape).drop_front(), DType::F32)});
+  }
+  if (row.erase == Erase::Pair) {
+    list.push_back({"a", keys});
+    list.push_back({"b", keys});
+  }
+  list.push_back({"h0", stateType});
+  list.push_back({"offsets", tensor({dyn}, variant.offsetDtype)});
+  list.push_back({"scale", b.getF32Type()});
+  auto types = llvm::map_to_vector(list, [](auto &entry) { return entry.second; });
+  auto function = func::FuncOp::create(
+      b, entryName(variant), b.getFunctionType(types, {outType, stateType}));
+  auto form = variant.form == Form::Chunk ? dplr::Form::Chunk : dplr::Form::Step;
+  function->setAttr("dplr.form", dplr::FormAttr::get(b.getContext(), form));
+  b.setInsertionPointToStart(function.addEntryBlock());
+  for (auto [entry, argument] : llvm::zip(list, function.getArguments()))
+    args[entry.first] = argument;
+}
+
+Value Frontend::normalised(StringRef name) {
+  Value x = args.lookup(name);
+  if (!*variant.l2norm)
+    return x;
+  return dplr::L2NormOp::create(b, x.getType(), x, llvm::APFloat(1e-6));
+}
+
+Value Frontend::logDecay() {
+  Value logits = args.lookup("g");
+  if (!logits)
+    return {};
+  auto result = tensor(cast<RankedTensorType>(logits.getType()).getShape(),
+                       DType::F32);
+  dplr::GateMap map = dplr::GateMap::Identity;
+  FloatAttr bound;
+  if (*variant.gate == Gate::Softplus)
+    map = dplr::GateMap::Softplus;
+  if (*variant.gate == Gate::Bounded) {
+    map = dplr::GateMap::Bounded;
+    bound = b.getF64FloatAttr(variant.lowerBound);
+  }
+  return dplr::LogDecayOp::create(b, result, map, logits, args.lookup("A_log"),
+                                  args.lookup("dt_bias"), bound);
+}
+
+Value Frontend::writeStrength() {
+  Value x = args.lookup("beta");
+  if (!x)
+    return {};
+  dplr::BetaMap map = *variant.beta == Beta::Sigmoid ? dplr::BetaMap::Sigmoid
+                      : *variant.beta == Beta::TwoSigmoid
+                          ? dplr::BetaMap::TwoSigmoid
+                          : dplr::BetaMap::Identity;
+  return dplr::WriteStrengthOp::create(b, x.getType(), map, x);
+}
+
+OwningOpRef<ModuleOp> Frontend::build() {
+  createFunction();
+  Value q = normalised("q"), k = normalised("k");
+  auto precision = static_cast<dplr::Precision>(variant.precision);
+  auto layout = variant.stateLayout == StateLayout::VK ? dplr::Layout::VK
+                                                       : dplr::Layout::KV;
+  auto recurrence = dplr::RecurrenceOp::create(
+      b, outType, stateType, q, k, args.lookup("v"), logDecay(), writeStrength(),
+      args.lookup("a"), args.lookup("b"), args.lookup("h0"),
+      args.lookup("offsets"), args.lookup("scale"), row.erase == Erase::Delta,
+      layout, precision);
+  func::ReturnOp::create(b, recurrence.getResults());
+  return std::move(module);
+}
+
+OwningOpRef<ModuleOp> buildDplrModule(MLIRContext &context,
+                                      const Variant &variant) {
+  context.loadDialect<dplr::DplrDialect, func::FuncDialect>();
+  return Frontend(context, variant).build();
+}
+
+} // namespace kdac

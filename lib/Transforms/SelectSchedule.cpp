@@ -1,0 +1,159 @@
+#include "Problem.h"
+#include "kdac/Passes.h"
+#include "kdac/Target/Targets.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace kdac {
+#define GEN_PASS_DEF_DPLRSELECTSCHEDULEPASS
+#include "kdac/Passes.h.inc"
+
+namespace {
+
+/// log2 of the largest |k| that a leaf's scaled factors must leave room for: 1
+/// when normalised, else 2^64, which keeps products of keys inside f32.
+double keyExponent(const Problem &problem) {
+  return problem.keysNormalised() ? 0.0 : 64.0;
+}
+
+/// The largest leaf whose exponents (leaf - 1) * |bound| * log2(e) plus the
+/// keys' own leave 2^120 of f32's 2^128; 1 when nothing bounds the decay.
+int64_t chooseLeaf(const Problem &problem, int64_t chunk) {
+  if (problem.decayRank() < 3)
+    return 1;
+  std::optional<double> bound = problem.decayBound();
+  if (!bound)
+    return 1;
+  double perToken = -*bound * 1.4426950408889634;
+  int64_t leaf = chunk;
+  while (leaf > 1 &&
+         (leaf - 1) * perToken + keyExponent(problem) > 120.0)
+    leaf /= 2;
+  return leaf;
+}
+
+/// Product operands: tensor cores take bf16 where the inputs have no more
+/// mantissa themselves, else tf32, whose range is f32's.
+Type chooseOperand(const Problem &problem, bool host) {
+  MLIRContext *context = problem.dtype().getContext();
+  if (host)
+    return Float32Type::get(context);
+  dplr::RecurrenceOp op = problem.recurrence;
+  if (op.getPrecision() == dplr::Precision::Fast)
+    return BFloat16Type::get(context);
+  if (op.getPrecision() == dplr::Precision::High ||
+      !problem.dtype().isBF16())
+    return FloatTF32Type::get(context);
+  return BFloat16Type::get(context);
+}
+
+/// Bytes of shared memory a chunk kernel needs, as tile-place lays it out: raw
+/// q, k, v; G; the scaled factors of a Gram product; the operand copies of the
+/// state, U and W; the C x C matrices. A little high on purpose.
+int64_t sharedEstimate(const Problem &problem, int64_t chunk, int64_t vTile,
+                       int64_t operandBytes) {
+  int64_t key = llvm::alignTo(problem.keyDim(), 16) + 8;
+  int64_t value = vTile + 8;
+  int64_t inputBytes = problem.dtype().getIntOrFloatBitWidth() / 8;
+  int64_t raw = chunk * (2 * key + value) * inputBytes;
+  int64_t cumulative = problem.decayRank() == 3 ? chunk * key * 4 : 0;
+  int64_t factors = 3 * chunk * key * operandBytes;
+  int64_t chain = (key + 2 * chunk) * value * operandBytes;
+  int64_t squares = 2 * chunk * (chunk + 8) * (4 + operandBytes);
+  return raw + cumulative + factors + chain + squares;
+}
+
+struct Choice {
+  int64_t chunk, vTile, warps;
+};
+
+/// 64 state registers a thread leave room for a product's accumulators.
+int64_t chooseWarps(int64_t keyTile, int64_t vTile) {
+  int64_t warps = 4;
+  while (warps < 8 && keyTile * vTile > 64 * 32 * warps)
+    warps *= 2;
+  return warps;
+}
+
+Choice chooseGpuChunk(const Problem &problem, const Target &target,
+                      int64_t operandBytes) {
+  int64_t keyTile = llvm::alignTo(problem.keyDim(), 16);
+  int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
+  for (int64_t chunk : {32, 16})
+    for (int64_t vTile : {64, 32, 16}) {
+      vTile = std::min(vTile, fullValue);
+      bool fits = sharedEstimate(problem, chunk, vTile, operandBytes) <=
+                  target.sharedBytesPerBlock;
+      if (fits && keyTile * vTile <= 64 * 32 * 8)
+        return {chunk, vTile, chooseWarps(keyTile, vTile)};
+    }
+  return {16, 16, chooseWarps(keyTile, 16)};
+}
+
+struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
+  using DplrSelectSchedulePassBase::DplrSelectSchedulePassBase;
+
+  FailureOr<tile::ScheduleAttr> select(func::FuncOp function,
+                                       const Target &row) {
+    FailureOr<Problem> problem = Problem::match(function);
+    if (failed(problem))
+      return failure();
+    auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
+    if (!form) {
+      function.emitOpError() << "expected a dplr.form of chunk or step";
+      return failure();
+    }
+    bool host = row.kind == TargetKind::Host;
+    bool isChunk = form.getValue() == dplr::Form::Chunk;
+    if (isChunk && problem->eraseA) {
+      problem->recurrence.emitOpError()
+          << "has no chunk form for a general erase pair yet; use form step";
+      return failure();
+    }
+    Type operand = chooseOperand(*problem, host);
+    int64_t fullValue = llvm::alignTo(problem->valueDim(), 16);
+    Choice choice;
+    if (host)
+      choice = {isChunk ? 32 : 1, fullValue, 1};
+    else if (isChunk)
+      choice = chooseGpuChunk(*problem, row, operand.isBF16() ? 2 : 4);
+    else
+      choice = {1, std::min<int64_t>(fullValue, 32), 4};
+    if (chunk && isChunk)
+      choice.chunk = chunk;
+    if (vTile)
+      choice.vTile = vTile;
+    if (warps && !host)
+      choice.warps = warps;
+    auto emit = [&] { return function.emitOpError(); };
+    auto schedule = tile::ScheduleAttr::getChecked(
+        llvm::function_ref<InFlightDiagnostic()>(emit), &getContext(), row.name, isChunk ? "chunk" : "step",
+        choice.chunk, isChunk ? chooseLeaf(*problem, choice.chunk) : 1,
+        choice.vTile, choice.warps, operand);
+    if (!schedule)
+      return failure();
+    return schedule;
+  }
+
+  void runOnOperation() override {
+    const Target *row = findTarget(target);
+    if (!row) {
+      getOperation().emitError() << "unknown target '" << target
+                                 << "', expected one of " << targetNames();
+      return signalPassFailure();
+    }
+    for (auto function : getOperation().getOps<func::FuncOp>()) {
+      if (!function->hasAttr("dplr.form"))
+        continue;
+      FailureOr<tile::ScheduleAttr> schedule = select(function, *row);
+      if (failed(schedule))
+        return signalPassFailure();
+      function->setAttr(tile::kScheduleAttr, *schedule);
+    }
+  }
+};
+
+} // namespace
+} // namespace kdac

@@ -1,0 +1,162 @@
+#include "TileBuilder.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+static constexpr double kLog2E = 1.4426950408889634;
+
+RankedTensorType TileBuilder::tileType(ArrayRef<int64_t> shape, Type element) {
+  return RankedTensorType::get(shape, element ? element : getF32Type());
+}
+
+Value TileBuilder::index(int64_t value) {
+  return arith::ConstantIndexOp::create(*this, value);
+}
+Value TileBuilder::addI(Value a, Value b) {
+  return createOrFold<arith::AddIOp>(a, b);
+}
+Value TileBuilder::subI(Value a, Value b) {
+  return createOrFold<arith::SubIOp>(a, b);
+}
+Value TileBuilder::mulI(Value a, Value b) {
+  return createOrFold<arith::MulIOp>(a, b);
+}
+Value TileBuilder::divI(Value a, Value b) {
+  return createOrFold<arith::DivUIOp>(a, b);
+}
+Value TileBuilder::remI(Value a, Value b) {
+  return createOrFold<arith::RemUIOp>(a, b);
+}
+Value TileBuilder::minI(Value a, Value b) {
+  return createOrFold<arith::MinSIOp>(a, b);
+}
+Value TileBuilder::maxI(Value a, Value b) {
+  return createOrFold<arith::MaxSIOp>(a, b);
+}
+
+Value TileBuilder::f32(double value) {
+  return arith::ConstantOp::create(*this, getF32FloatAttr(value));
+}
+
+Value TileBuilder::constantLike(Value like, double value) {
+  FloatAttr scalar = getF32FloatAttr(static_cast<float>(value));
+  if (auto type = dyn_cast<RankedTensorType>(like.getType()))
+    return arith::ConstantOp::create(
+        *this, DenseElementsAttr::get(tileType(type.getShape()),
+                                      scalar.getValue()));
+  return arith::ConstantOp::create(*this, scalar);
+}
+
+Value TileBuilder::add(Value a, Value b) {
+  return arith::AddFOp::create(*this, a, b);
+}
+Value TileBuilder::sub(Value a, Value b) {
+  return arith::SubFOp::create(*this, a, b);
+}
+Value TileBuilder::mul(Value a, Value b) {
+  return arith::MulFOp::create(*this, a, b);
+}
+Value TileBuilder::mul(Value a, double b) { return mul(a, constantLike(a, b)); }
+Value TileBuilder::max(Value a, double b) {
+  return arith::MaximumFOp::create(*this, a, constantLike(a, b));
+}
+Value TileBuilder::min(Value a, double b) {
+  return arith::MinimumFOp::create(*this, a, constantLike(a, b));
+}
+Value TileBuilder::exp2(Value x) { return math::Exp2Op::create(*this, x); }
+Value TileBuilder::rsqrt(Value x) { return math::RsqrtOp::create(*this, x); }
+
+Value TileBuilder::sigmoid(Value x) {
+  // exp2 of a large argument is inf, whose reciprocal is the right 0.
+  Value one = constantLike(x, 1.0);
+  return arith::DivFOp::create(*this, one, add(one, exp2(mul(x, -kLog2E))));
+}
+
+Value TileBuilder::softplus(Value x) {
+  // max(x, 0) + log1p(t), t = exp(-|x|) in (0, 1]. log1p(t) = 2 atanh(s) with
+  // s = t / (2 + t) <= 1/3: seven terms leave 1.5e-8, below f32 rounding, and
+  // the small tail of a strongly negative x keeps its relative accuracy.
+  Value t = exp2(mul(math::AbsFOp::create(*this, x), -kLog2E));
+  Value s = arith::DivFOp::create(*this, t, add(t, constantLike(t, 2.0)));
+  Value s2 = mul(s, s);
+  Value series = constantLike(x, 1.0 / 13);
+  for (int odd : {11, 9, 7, 5, 3, 1})
+    series = add(mul(series, s2), constantLike(x, 1.0 / odd));
+  return add(max(x, 0.0), mul(mul(s, 2.0), series));
+}
+
+Value TileBuilder::toF32(Value x) {
+  auto type = cast<RankedTensorType>(x.getType());
+  if (type.getElementType().isF32())
+    return x;
+  return arith::ExtFOp::create(*this, tileType(type.getShape()), x);
+}
+
+Value TileBuilder::round(Value x, Type element) {
+  auto type = cast<RankedTensorType>(x.getType());
+  if (element.isF32())
+    return x;
+  return arith::TruncFOp::create(*this, tileType(type.getShape(), element), x);
+}
+
+Value TileBuilder::splat(Value scalar, ArrayRef<int64_t> shape) {
+  return tile::SplatOp::create(*this, tileType(shape, scalar.getType()), scalar);
+}
+
+Value TileBuilder::rowFactor(Value x, Value like) {
+  auto shape = cast<RankedTensorType>(like.getType()).getShape();
+  if (!isa<RankedTensorType>(x.getType()))
+    return splat(x, shape);
+  return tile::BroadcastOp::create(*this, tileType(shape), x, 0);
+}
+
+Value TileBuilder::colFactor(Value x, Value like) {
+  auto shape = cast<RankedTensorType>(like.getType()).getShape();
+  return tile::BroadcastOp::create(*this, tileType(shape), x, 1);
+}
+
+Value TileBuilder::row(Value x, int64_t index) {
+  auto type = cast<RankedTensorType>(x.getType());
+  Type result = getF32Type();
+  if (type.getRank() == 2)
+    result = tileType(type.getShape().drop_front());
+  return tile::RowOp::create(*this, result, x, index);
+}
+
+Value TileBuilder::sum(Value x, int64_t along) {
+  auto type = cast<RankedTensorType>(x.getType());
+  Type result = getF32Type();
+  if (type.getRank() == 2)
+    result = tileType({type.getDimSize(1 - along)});
+  return tile::ReduceOp::create(*this, result, x, along);
+}
+
+Value TileBuilder::maskRows(Value x, Value rows) {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  Value numbers =
+      tile::IotaOp::create(*this, tileType(shape, getIndexType()), 0);
+  Value valid = arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, numbers,
+                                      splat(rows, shape));
+  return arith::SelectOp::create(*this, valid, x, constantLike(x, 0.0));
+}
+
+Value TileBuilder::maskLower(Value x, bool strict) {
+  auto shape = cast<RankedTensorType>(x.getType()).getShape();
+  auto type = tileType(shape, getIndexType());
+  Value rows = tile::IotaOp::create(*this, type, 0);
+  Value cols = tile::IotaOp::create(*this, type, 1);
+  auto predicate =
+      strict ? arith::CmpIPredicate::slt : arith::CmpIPredicate::sle;
+  Value kept = arith::CmpIOp::create(*this, predicate, cols, rows);
+  return arith::SelectOp::create(*this, kept, x, constantLike(x, 0.0));
+}
+
+Value TileBuilder::dot(Value a, Value b, Value acc, bool transA, bool transB) {
+  auto aType = cast<RankedTensorType>(a.getType());
+  auto bType = cast<RankedTensorType>(b.getType());
+  auto type = tileType({aType.getDimSize(transA), bType.getDimSize(!transB)});
+  return tile::DotOp::create(*this, type, a, b, acc, transA, transB);
+}
+
+} // namespace kdac

@@ -1,0 +1,71 @@
+// Promises: short spellings for building tile programs, one op per call.
+// Does not: know about recurrences.
+#ifndef KDAC_LIB_TRANSFORMS_TILEBUILDER_H
+#define KDAC_LIB_TRANSFORMS_TILEBUILDER_H
+
+#include "kdac/Dialect/Tile.h"
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/Dialect/SCF/IR/SCF.h"
+#include "mlir/IR/ImplicitLocOpBuilder.h"
+
+namespace kdac {
+
+/// Builds tile programs at one insertion point. Tile values are f32 unless a
+/// name says otherwise; `op` is the operand type of products.
+class TileBuilder : public mlir::ImplicitLocOpBuilder {
+public:
+  TileBuilder(mlir::Location loc, mlir::OpBuilder &builder)
+      : ImplicitLocOpBuilder(loc, builder) {}
+
+  using Value = mlir::Value;
+  mlir::RankedTensorType tileType(llvm::ArrayRef<int64_t> shape,
+                                  mlir::Type element = {});
+
+  // Scalars of type index and f32.
+  Value index(int64_t value);
+  Value addI(Value a, Value b);
+  Value subI(Value a, Value b);
+  Value mulI(Value a, Value b);
+  Value divI(Value a, Value b);
+  Value remI(Value a, Value b);
+  Value minI(Value a, Value b);
+  Value maxI(Value a, Value b);
+  Value f32(double value);
+
+  // Elementwise f32, on tiles or scalars alike; `like` gives a constant's shape.
+  Value constantLike(Value like, double value);
+  Value add(Value a, Value b);
+  Value sub(Value a, Value b);
+  Value mul(Value a, Value b);
+  Value mul(Value a, double b);
+  Value max(Value a, double b);
+  Value min(Value a, double b);
+  Value exp2(Value x);
+  Value rsqrt(Value x);
+  Value sigmoid(Value x);
+  /// log(1 + exp(x)), exact to f32 rounding in both tails.
+  Value softplus(Value x);
+  /// Exact conversion to f32, or rounding from f32 to `element`.
+  Value toF32(Value x);
+  Value round(Value x, mlir::Type element);
+
+  // Shape.
+  Value splat(Value scalar, llvm::ArrayRef<int64_t> shape);
+  /// x[r] as a row factor of `like`; a scalar is splat.
+  Value rowFactor(Value x, Value like);
+  /// x[c] as a column factor of `like`.
+  Value colFactor(Value x, Value like);
+  Value row(Value x, int64_t index);
+  Value sum(Value x, int64_t along);
+  /// x where the row number is below `rows`, else 0.
+  Value maskRows(Value x, Value rows);
+  /// x where column < row (strict) or column <= row, else 0.
+  Value maskLower(Value x, bool strict);
+  Value dot(Value a, Value b, Value acc = {}, bool transA = false,
+            bool transB = false);
+};
+
+} // namespace kdac
+
+#endif // KDAC_LIB_TRANSFORMS_TILEBUILDER_H
