@@ -127,14 +127,16 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       choice.vTile = vTile;
     if (warps && !host)
       choice.warps = warps;
-    auto emit = [&] { return function.emitOpError(); };
-    auto schedule = tile::ScheduleAttr::getChecked(
-        llvm::function_ref<InFlightDiagnostic()>(emit), &getContext(), row.name, isChunk ? "chunk" : "step",
-        choice.chunk, isChunk ? chooseLeaf(*problem, choice.chunk) : 1,
-        choice.vTile, choice.warps, operand);
-    if (!schedule)
+    StringRef formName = isChunk ? "chunk" : "step";
+    int64_t leaf = isChunk ? chooseLeaf(*problem, choice.chunk) : 1;
+    if (failed(tile::ScheduleAttr::verify([&] { return function.emitOpError(); },
+                                          row.name, formName, choice.chunk,
+                                          leaf, choice.vTile, choice.warps,
+                                          operand)))
       return failure();
-    return schedule;
+    return tile::ScheduleAttr::get(&getContext(), row.name, formName,
+                                   choice.chunk, leaf, choice.vTile,
+                                   choice.warps, operand);
   }
 
   void runOnOperation() override {
