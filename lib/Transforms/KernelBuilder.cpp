@@ -31,6 +31,7 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
   valueTile = schedule.getVTile();
   createFunction(source);
   locateProgram();
+  loadGateParameters();
 }
 
 void KernelBuilder::createFunction(func::FuncOp source) {
@@ -168,34 +169,43 @@ Value KernelBuilder::loadBeta(Value first, int64_t rows, Value valid) {
                                                    : sigmoid;
 }
 
-Value KernelBuilder::mapGate(Value logits) {
+/// The mapped gate of the problem, or null for a precomputed log-decay.
+static dplr::LogDecayOp mappedGate(const Problem &problem) {
   auto gate = dyn_cast_or_null<dplr::LogDecayOp>(problem.decay.map);
-  if (!gate || gate.getMap() == dplr::GateMap::Identity)
-    return b.max(b.mul(logits, kLog2E), kLogDecayFloor);
+  return gate && gate.getMap() != dplr::GateMap::Identity ? gate : nullptr;
+}
 
+void KernelBuilder::loadGateParameters() {
+  if (!mappedGate(problem))
+    return;
   // exp(A_log), kept finite so that it never meets a zero as inf * 0.
   Value rateLog = tile::LoadScalarOp::create(b, b.getF32Type(), arg("A_log"),
                                              valueHead, b.f32(0));
-  Value rate = b.exp2(b.min(b.mul(rateLog, kLog2E), 126.0));
-  auto type = dyn_cast<RankedTensorType>(logits.getType());
-  bool perChannel = problem.decayRank() == 3;
-  Value bias;
-  if (perChannel) {
-    int64_t width = problem.keyDim();
-    bias = tile::LoadOp::create(
-        b, b.tileType({keyTile}), arg("dt_bias"),
-        b.mulI(valueHead, b.index(width)), b.index(1),
-        ValueRange{b.index(width)}, lineAlignment(width, b.getF32Type()), false);
-    if (type.getRank() == 2)
-      bias = b.colFactor(bias, logits);
-  } else {
-    bias = tile::LoadScalarOp::create(b, b.getF32Type(), arg("dt_bias"),
-                                      valueHead, b.f32(0));
-    if (type)
-      bias = b.splat(bias, type.getShape());
+  gateRate = b.exp2(b.min(b.mul(rateLog, kLog2E), 126.0));
+  if (problem.decayRank() != 3) {
+    gateBias = tile::LoadScalarOp::create(b, b.getF32Type(), arg("dt_bias"),
+                                          valueHead, b.f32(0));
+    return;
   }
-  if (type)
+  int64_t width = problem.keyDim();
+  gateBias = tile::LoadOp::create(
+      b, b.tileType({keyTile}), arg("dt_bias"),
+      b.mulI(valueHead, b.index(width)), b.index(1), ValueRange{b.index(width)},
+      lineAlignment(width, b.getF32Type()), false);
+}
+
+Value KernelBuilder::mapGate(Value logits) {
+  dplr::LogDecayOp gate = mappedGate(problem);
+  if (!gate)
+    return b.max(b.mul(logits, kLog2E), kLogDecayFloor);
+  Value rate = gateRate, bias = gateBias;
+  if (auto type = dyn_cast<RankedTensorType>(logits.getType())) {
     rate = b.splat(rate, type.getShape());
+    if (problem.decayRank() != 3)
+      bias = b.splat(bias, type.getShape());
+    else if (type.getRank() == 2)
+      bias = b.colFactor(bias, logits);
+  }
   Value x = b.add(logits, bias);
   if (gate.getMap() == dplr::GateMap::Bounded) {
     double bound = gate.getBound()->convertToDouble() * kLog2E;

@@ -52,6 +52,7 @@ public:
 private:
   void createFunction(mlir::func::FuncOp source);
   void locateProgram();
+  void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,
                  Value valid, int64_t tileWidth, Value width, int64_t fullWidth);
@@ -66,6 +67,8 @@ private:
   StateAccess stateAccess();
 
   llvm::StringMap<Value> args;
+  Value gateRate; ///< exp(A_log) of the head, kept finite, f32
+  Value gateBias; ///< dt_bias of the head: [K] or a scalar
 };
 
 /// Fill the body of a kernel. dplr-to-tile's two forms.
