@@ -102,7 +102,8 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
     expected = &computed;
   }
   Tolerance tolerance =
-      toleranceOf(c.spec().variant, findRecipe(c.spec().recipe)->difficulty);
+      toleranceOf(c.spec().variant,
+                  difficultyOf(c.spec().variant, *findRecipe(c.spec().recipe)));
   result.tensors.push_back(
       judge(*c.find("out"), expected->out, c.coveredTokens(), tolerance.out));
   if (const Buffer *final = c.find("ht"))

@@ -128,23 +128,23 @@ const std::vector<Recipe> &recipes() {
   // clang-format off
   static const std::vector<Recipe> table = {
     {"random", "q, k, v, logits ~ N(0, 1), A_log = log U(1, 16), dt_bias ~ 0.1 N, h0 ~ 0.3 N",
-     D::Plain, normal, one, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
+     D::Plain, D::Undecayed, normal, one, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
     {"fla", "q, k, v ~ U(0, 1), log-decay = logsigmoid(N), dt_bias ~ N, h0 ~ N: FLA's tests",
-     D::Plain, uniform, one, uniformValue, flaGate, initialALog, normal, normal, normalValue},
+     D::Plain, D::Correlated, uniform, one, uniformValue, flaGate, initialALog, normal, normal, normalValue},
     {"correlated", "identical or nearly collinear keys, beta near 1, slow decay",
-     D::Correlated, collinear, one, normalValue, slowGate, zero, zero, strongBeta, smallState},
+     D::Correlated, D::Correlated, collinear, one, normalValue, slowGate, zero, zero, strongBeta, smallState},
     {"gate_zero", "no decay at all",
-     D::Plain, normal, one, normalValue, zeroGate, zero, zero, normal, smallState},
+     D::Undecayed, D::Undecayed, normal, one, normalValue, zeroGate, zero, zero, normal, smallState},
     {"gate_bound", "every decay at the lower bound, or as strong as the map gives",
-     D::Extreme, normal, one, normalValue, boundGate, zero, zero, normal, smallState},
+     D::Extreme, D::Undecayed, normal, one, normalValue, boundGate, zero, zero, normal, smallState},
     {"gate_extreme", "per element no decay, e^-1000, tens of nats, or a little",
-     D::Extreme, normal, one, normalValue, extremeGate, zero, zero, normal, smallState},
+     D::Extreme, D::Undecayed, normal, one, normalValue, extremeGate, zero, zero, normal, smallState},
     {"tiny_qk", "rows of q and k that are zero, 1e-20, 1e-3 or ordinary in length",
-     D::Plain, normal, tinyMagnitude, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
+     D::Plain, D::Undecayed, normal, tinyMagnitude, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
     {"large_v", "v and h0 of 1e15 (f16: 1e3)",
-     D::Plain, normal, one, largeValue, randomGate, initialALog, tenthNormal, normal, largeState},
+     D::Plain, D::Undecayed, normal, one, largeValue, randomGate, initialALog, tenthNormal, normal, largeState},
     {"saturated_A", "A_log = 90 with arguments of exactly 0 among others",
-     D::Extreme, normal, one, normalValue, saturatedGate, saturatedALog, zero, normal, smallState},
+     D::Extreme, D::Undecayed, normal, one, normalValue, saturatedGate, saturatedALog, zero, normal, smallState},
   };
   // clang-format on
   return table;
@@ -155,6 +155,12 @@ const Recipe *findRecipe(std::string_view name) {
     if (row.name == name)
       return &row;
   return nullptr;
+}
+
+Difficulty difficultyOf(const Variant &variant, const Recipe &recipe) {
+  const Recurrence &row = variant.row();
+  bool undecayed = row.decay == Decay::None && row.erase == Erase::Delta;
+  return undecayed ? recipe.undecayed : recipe.difficulty;
 }
 
 std::string recipeNames() {

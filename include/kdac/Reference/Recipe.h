@@ -42,8 +42,9 @@ struct Purpose {
 
 /// How an input distribution changes the error to expect; see Tolerance.h.
 enum class Difficulty {
-  Plain,      ///< errors average out
-  Extreme,    ///< cumulative log-decays of 1e4 and more lose absolute precision
+  Plain,      ///< the state forgets, errors average out
+  Undecayed,  ///< an erase without decay: errors stay in the state
+  Extreme,    ///< cumulative log-decays of 1e3 and more lose absolute precision
   Correlated, ///< the inverse amplifies rounding (kda-operator.md 3.5)
 };
 
@@ -52,6 +53,7 @@ struct Recipe {
   std::string_view name;
   std::string_view summary;
   Difficulty difficulty;
+  Difficulty undecayed;              ///< of a delta rule without decay
   double (*direction)(const Site &); ///< q, k, a, b before normalisation
   double (*magnitude)(const Site &); ///< of the q and k row after it
   double (*value)(const Site &, const Purpose &);
@@ -67,6 +69,9 @@ const std::vector<Recipe> &recipes();
 
 /// The row called `name`, or null.
 const Recipe *findRecipe(std::string_view name);
+
+/// How hard `recipe` is for a resolved variant.
+Difficulty difficultyOf(const Variant &variant, const Recipe &recipe);
 
 /// "random, fla, ...", for messages.
 std::string recipeNames();

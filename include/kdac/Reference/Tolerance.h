@@ -26,7 +26,7 @@ struct RoundingRow {
 struct ArithmeticRow {
   TargetKind target;
   Form form;
-  Difficulty difficulty;
+  std::optional<Difficulty> difficulty;
   std::optional<DType> dtype;
   std::optional<Precision> precision;
   std::optional<Beta> beta;
