@@ -57,7 +57,7 @@ double smallSampleFactor(int64_t elements);
 /// Factor on a bound for the worst row (one token and head of out, one head of
 /// a state), measured against at least the tensor's mean row: rows differ in
 /// cancellation, but a wrong row among many must not drown in the mean.
-constexpr double worstRowFactor = 8.0;
+constexpr double worstRowFactor = 4.0;
 
 } // namespace kdac::reference
 
