@@ -11,12 +11,17 @@ using namespace kdac::reference;
 
 namespace {
 
-OperandType operandOf(const Variant &v) {
-  if (v.target == "host" || v.form == Form::Step)
+/// What `variant` rounds product operands to; f16 for f16 inputs.
+OperandType operandOf(const Variant &variant) {
+  switch (productsOf(variant)) {
+  case Products::F32:
     return OperandType::F32;
-  if (v.dtype == DType::BF16)
+  case Products::BF16:
     return OperandType::BF16;
-  return v.dtype == DType::F16 ? OperandType::F16 : OperandType::TF32;
+  case Products::TF32:
+    return variant.dtype == DType::F16 ? OperandType::F16 : OperandType::TF32;
+  }
+  return OperandType::F32;
 }
 
 /// Every variant that exists with these choices and has a model.
@@ -99,19 +104,21 @@ TEST(Tolerance, HoldsTheTargetsOfTheDesign) {
 }
 
 TEST(Tolerance, EveryVariantHasARow) {
-  for (const char *target : {"host", "sm_80", "sm_90a"})
-    for (Form form : {Form::Chunk, Form::Step})
-      for (Precision precision :
-           {Precision::Fast, Precision::Default, Precision::High})
-        for (Difficulty difficulty :
-             {Difficulty::Plain, Difficulty::Undecayed, Difficulty::Extreme,
-              Difficulty::Correlated}) {
-          Variant v;
-          v.form = form;
-          v.target = target;
-          v.precision = precision;
-          ASSERT_EQ(resolve(v), std::nullopt);
-          EXPECT_GT(toleranceOf(v, difficulty).out, 0.0);
-          EXPECT_GT(toleranceOf(v, difficulty).state, 0.0);
-        }
+  for (DType dtype : {DType::BF16, DType::F16, DType::F32})
+    for (const char *target : {"host", "sm_80", "sm_90a"})
+      for (Form form : {Form::Chunk, Form::Step})
+        for (Precision precision :
+             {Precision::Fast, Precision::Default, Precision::High})
+          for (Difficulty difficulty :
+               {Difficulty::Plain, Difficulty::Undecayed, Difficulty::Extreme,
+                Difficulty::Correlated}) {
+            Variant v;
+            v.form = form;
+            v.target = target;
+            v.precision = precision;
+            v.dtype = dtype;
+            ASSERT_EQ(resolve(v), std::nullopt);
+            EXPECT_GT(toleranceOf(v, difficulty).out, 0.0);
+            EXPECT_GT(toleranceOf(v, difficulty).state, 0.0);
+          }
 }
