@@ -91,6 +91,10 @@ void Emitter::emitOp(Operation *op) {
       .Case([&](scf::ForOp loop) { emitLoop(loop); })
       .Case([&](scf::IfOp branch) { emitIf(branch); })
       .Case([&](ProgramIdOp id) { scalars.map(id.getResult(), programId); })
+      .Case([&](PresentOp present) {
+        scalars.map(present.getResult(),
+                    isPresent(scalars.lookup(present.getRef())));
+      })
       .Case([&](LoadScalarOp load) { emitLoadScalar(load); })
       .Case([&](StoreOp store) { emitStore(store); })
       .Case([&](DotOp dot) { emitDot(dot); })
@@ -101,7 +105,9 @@ void Emitter::emitOp(Operation *op) {
       .Default([&](Operation *op) {
         Value result = op->getResult(0);
         auto load = dyn_cast<LoadOp>(op);
-        if (!tileType(result))
+        if (isa<RowOp>(op) && !tileType(result))
+          scalars.map(result, compute(result, {}));
+        else if (!tileType(result))
           emitScalar(op);
         else if (!plan.buffer(result))
           return; // inline: recomputed by its consumers

@@ -114,7 +114,7 @@ Value Emitter::loadMasked(Value address, Type element, Value limit,
     b.setInsertionPointToStart(branch.elseBlock());
     Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
     raw = LLVM::MaskedLoadOp::create(b, loc, type, address,
-                                     maskBelow(limit, lanes), ValueRange{zero},
+                                     maskBelow(limit, lanes), zero,
                                      bytesOf(element));
     scf::YieldOp::create(b, loc, raw);
   }

@@ -302,8 +302,10 @@ void Plan::assignOffsets() {
   for (Buffer &buffer : buffers)
     if (buffer.last >= 0)
       queue.push_back(&buffer);
-  llvm::stable_sort(
-      queue, [](Buffer *a, Buffer *b) { return a->first < b->first; });
+  llvm::sort(
+      queue, [](Buffer *a, Buffer *b) {
+        return std::make_pair(a->first, a) < std::make_pair(b->first, b);
+      });
   SmallVector<Buffer *> placed; // sorted by offset
   for (Buffer *buffer : queue) {
     int64_t offset = 0;
