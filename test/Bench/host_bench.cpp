@@ -28,7 +28,7 @@ static cl::opt<int64_t> keyDim("K", cl::init(128));
 static cl::opt<int64_t> valueDim("V", cl::init(128));
 static cl::opt<int64_t> chunk("chunk", cl::init(0));
 static cl::opt<int64_t> vTile("v-tile", cl::init(0));
-static cl::opt<int> threads("threads", cl::init(0));
+static cl::opt<int> threads("cores", cl::init(0));
 static cl::opt<int> repeats("repeats", cl::init(7));
 static cl::opt<bool> verify("check", cl::desc("compare with the f64 oracle"));
 static cl::opt<bool> dump("dump", cl::desc("print the module after tile-to-host"));
