@@ -32,7 +32,7 @@ static cl::opt<int> threads("cores", cl::init(0));
 static cl::opt<int> repeats("repeats", cl::init(7));
 static cl::opt<bool> verify("check", cl::desc("compare with the f64 oracle"));
 static cl::opt<bool> dump("dump",
-                          cl::desc("print the module after tile-to-host"));
+                          cl::desc("print the module in the LLVM dialect"));
 static cl::opt<std::string> object("object", cl::desc("write the object here"));
 
 static double now() {
@@ -106,18 +106,11 @@ static std::optional<Compiled> compile(const Variant &variant) {
   mlir::PassManager pm(&context);
   ScheduleOptions schedule;
   schedule.chunk = chunk, schedule.vTile = vTile;
-  buildPipeline(pm, "host", Stage::Tile, schedule);
-  TileToHostPassOptions options;
-  options.vectorWidth = llvm::cantFail(hostVectorWidth("native"));
-  pm.addPass(createTileToHostPass(options));
+  buildPipeline(pm, "host", Stage::Llvm, schedule);
   if (mlir::failed(pm.run(*module)))
     return std::nullopt;
   if (dump)
     module->print(llvm::outs());
-  mlir::PassManager lower(&context);
-  buildHostLowering(lower);
-  if (mlir::failed(lower.run(*module)))
-    return std::nullopt;
   double lowered = now();
   if (!object.empty()) {
     std::error_code code;

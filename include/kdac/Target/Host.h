@@ -30,6 +30,9 @@ void buildHostLowering(mlir::OpPassManager &pm);
 /// hostCpuNames.
 llvm::Expected<int64_t> hostVectorWidth(llvm::StringRef cpu);
 
+/// hostVectorWidth("native"), which cannot fail.
+int64_t nativeVectorWidth();
+
 /// "native, x86-64-v3, x86-64-v4, aarch64": `native` is the CPU this runs on.
 std::string hostCpuNames();
 
