@@ -368,12 +368,12 @@ struct TileToHost : impl::TileToHostPassBase<TileToHost> {
   using TileToHostPassBase::TileToHostPassBase;
 
   void runOnOperation() override {
-    if (vectorWidth < 1 || vectorWidth > 64 ||
-        !llvm::isPowerOf2_64(vectorWidth)) {
+    int64_t width = vectorWidth;
+    if (width < 1 || width > 64 || !llvm::isPowerOf2_64(width)) {
       getOperation().emitError()
-          << "expected a vector-width that is a power of two from 1 to 64, but "
-             "got "
-          << vectorWidth;
+          << "expected a vector-width that is a power of two from 1 to 64, "
+             "but got "
+          << width;
       return signalPassFailure();
     }
     SmallVector<func::FuncOp> kernels;
@@ -383,7 +383,7 @@ struct TileToHost : impl::TileToHostPassBase<TileToHost> {
     for (func::FuncOp kernel : kernels) {
       if (failed(checkKernel(kernel)))
         return signalPassFailure();
-      lowerKernel(kernel, vectorWidth);
+      lowerKernel(kernel, width);
     }
   }
 };
