@@ -1,6 +1,7 @@
 // The order of passes, decided here and nowhere else.
 #include "kdac/Pipeline/Pipeline.h"
 #include "kdac/Passes.h"
+#include "kdac/Target/Host.h"
 #include "kdac/Target/Targets.h"
 
 #include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
@@ -37,6 +38,14 @@ static void buildNVVMLowering(OpPassManager &pm) {
   pm.addPass(createReconcileUnrealizedCastsPass());
 }
 
+/// From tiles to the LLVM dialect for a CPU with vectors of `vectorWidth`.
+static void buildHostExit(OpPassManager &pm, int64_t vectorWidth) {
+  TileToHostPassOptions options;
+  options.vectorWidth = vectorWidth ? vectorWidth : nativeVectorWidth();
+  pm.addPass(createTileToHostPass(options));
+  buildHostLowering(pm);
+}
+
 void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
                    const ScheduleOptions &options) {
   if (stage == Stage::Dplr)
@@ -53,8 +62,14 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
   const Target *row = findTarget(target);
-  if (stage == Stage::Tile || !row || row->kind == TargetKind::Host)
+  if (stage == Stage::Tile || !row)
     return;
+  if (row->kind == TargetKind::Host) {
+    // Places values itself: there is no scheduled stage.
+    if (stage == Stage::Llvm)
+      buildHostExit(pm, options.vectorWidth);
+    return;
+  }
   pm.addPass(createTilePlacePass());
   if (stage == Stage::Scheduled)
     return;

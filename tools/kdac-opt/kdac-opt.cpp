@@ -16,6 +16,7 @@ int main(int argc, char **argv) {
   mlir::registerAllPasses();
   kdac::registerDplrSelectSchedulePass();
   kdac::registerDplrToTilePass();
+  kdac::registerTileToHostPass();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "kdac optimizer\n", registry));
 }
