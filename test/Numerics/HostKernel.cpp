@@ -1,5 +1,7 @@
 #include "HostKernel.h"
 
+#include "kdac/Passes.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
 
@@ -35,7 +37,11 @@ void compile(HostVariant &host, const ScheduleOptions &options) {
   Complaints complaints(context);
   OwningOpRef<ModuleOp> module = buildDplrModule(context, host.variant);
   PassManager pm(&context);
-  buildPipeline(pm, host.variant.target, Stage::Llvm, options);
+  buildPipeline(pm, host.variant.target, Stage::Tile, options);
+  TileToHostPassOptions lanes;
+  lanes.vectorWidth = llvm::cantFail(hostVectorWidth("native"));
+  pm.addPass(createTileToHostPass(lanes));
+  buildHostLowering(pm);
   if (failed(pm.run(*module))) {
     host.error = "pipeline: " + complaints.text;
     return;
