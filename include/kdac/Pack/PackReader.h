@@ -1,5 +1,6 @@
-// Promises: a pack in memory whose every byte has been verified against its digests.
-// Does not: select variants for a device or launch them (kdac/Runtime).
+// Promises: a pack in memory whose every byte has been verified against its
+// digests. Does not: select variants for a device or launch them
+// (kdac/Runtime).
 #ifndef KDAC_PACK_PACKREADER_H
 #define KDAC_PACK_PACKREADER_H
 
@@ -23,16 +24,19 @@ public:
   const Manifest &manifest() const { return manifest_; }
   /// The bytes of an image of the manifest; valid while the reader lives.
   std::string_view bytes(const Image &image) const {
-    return std::string_view(bytes_).substr(image.offset, image.size);
+    return std::string_view(bytes_).substr(imagesAt_ + image.offset,
+                                           image.size);
   }
   /// The variant called `name`, or null.
   const PackVariant *find(std::string_view name) const;
 
 private:
-  PackReader(std::string bytes, Manifest manifest)
-      : bytes_(std::move(bytes)), manifest_(std::move(manifest)) {}
+  PackReader(std::string bytes, uint64_t imagesAt, Manifest manifest)
+      : bytes_(std::move(bytes)), imagesAt_(imagesAt),
+        manifest_(std::move(manifest)) {}
 
   std::string bytes_;
+  uint64_t imagesAt_;
   Manifest manifest_;
 };
 

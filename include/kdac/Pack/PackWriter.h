@@ -1,5 +1,5 @@
-// Promises: one .kdac file, written whole or not at all, byte-identical for identical inputs in any order.
-// Does not: compile anything or read packs.
+// Promises: one .kdac file, written whole or not at all, byte-identical for
+// identical inputs in any order. Does not: compile anything or read packs.
 #ifndef KDAC_PACK_PACKWRITER_H
 #define KDAC_PACK_PACKWRITER_H
 

@@ -1,5 +1,6 @@
-// Promises: sizes as text in a manifest, evaluated with checked 64-bit arithmetic.
-// Does not: know which names exist; an unknown name is an error value.
+// Promises: sizes as text in a manifest, evaluated with checked 64-bit
+// arithmetic. Does not: know which names exist; an unknown name is an error
+// value.
 #ifndef KDAC_PACK_SIZEEXPR_H
 #define KDAC_PACK_SIZEEXPR_H
 

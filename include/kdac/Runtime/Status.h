@@ -1,5 +1,6 @@
-// Promises: failure as a value: a code for programs and one sentence for people.
-// Does not: throw, print, allocate on success, or depend on anything of kdac.
+// Promises: failure as a value: a code for programs and one sentence for
+// people. Does not: throw, print, allocate on success, or depend on anything of
+// kdac.
 #ifndef KDAC_RUNTIME_STATUS_H
 #define KDAC_RUNTIME_STATUS_H
 
@@ -48,8 +49,7 @@ private:
 };
 
 /// A value, or the Status that says why there is none.
-template <typename T>
-class [[nodiscard]] StatusOr {
+template <typename T> class [[nodiscard]] StatusOr {
 public:
   StatusOr(T value) : value_(std::move(value)) {}
   StatusOr(Status status) : status_(std::move(status)) {
