@@ -119,8 +119,8 @@ func.func @broadcast_c1_dimension(%x: tensor<64xf32>) {
 
 // -----
 
-func.func @row_c1(%x: tensor<64x128xf32>) {
-  // expected-error @below {{expected row 64 of 'tensor<64x128xf32>' as the result, but got 'tensor<128xf32>'}}
+func.func @row_c1_last(%x: tensor<64x128xf32>) {
+  // expected-error @below {{expected a row of the tile, but got row 64 of 'tensor<64x128xf32>'}}
   %0 = tile.row %x[64] : tensor<64x128xf32> -> tensor<128xf32>
   return
 }
@@ -128,8 +128,24 @@ func.func @row_c1(%x: tensor<64x128xf32>) {
 // -----
 
 func.func @row_c1_negative(%x: tensor<64x128xf32>) {
-  // expected-error @below {{expected row -1 of 'tensor<64x128xf32>'}}
+  // expected-error @below {{expected a row of the tile, but got row -1 of 'tensor<64x128xf32>'}}
   %0 = tile.row %x[-1] : tensor<64x128xf32> -> tensor<128xf32>
+  return
+}
+
+// -----
+
+func.func @row_c2_vector(%x: tensor<64x128xf32>) {
+  // expected-error @below {{expected result 'tensor<128xf32>', but got 'tensor<64xf32>'}}
+  %0 = tile.row %x[0] : tensor<64x128xf32> -> tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @row_c2_scalar(%x: tensor<64xf32>) {
+  // expected-error @below {{expected result 'f32', but got 'tensor<1xf32>'}}
+  %0 = tile.row %x[0] : tensor<64xf32> -> tensor<1xf32>
   return
 }
 

@@ -31,12 +31,14 @@ func.func @place(%x: f32) {
 
 // CHECK-LABEL: func.func @scalars(
 // CHECK: tile.program_id : index
+// CHECK: tile.present %{{.*}} : !tile.ref<i32>
 // CHECK: tile.load_scalar %{{.*}}[%{{.*}}] else %{{.*}} : !tile.ref<i32> -> index
 // CHECK: tile.load_scalar %{{.*}}[%{{.*}}] else %{{.*}} : !tile.ref<i64> -> index
 // CHECK: tile.load_scalar %{{.*}}[%{{.*}}] else %{{.*}} : !tile.ref<bf16> -> f32
 func.func @scalars(%i32: !tile.ref<i32>, %i64: !tile.ref<i64>,
     %bf16: !tile.ref<bf16>, %x: f32) -> (index, index, f32) {
   %pid = tile.program_id : index
+  %given = tile.present %i32 : !tile.ref<i32>
   %0 = tile.load_scalar %i32[%pid] else %pid : !tile.ref<i32> -> index
   %1 = tile.load_scalar %i64[%pid] else %0 : !tile.ref<i64> -> index
   %2 = tile.load_scalar %bf16[%pid] else %x : !tile.ref<bf16> -> f32
@@ -67,13 +69,13 @@ func.func @memory(%ref: !tile.ref<bf16>, %i: index) {
 // CHECK: tile.splat %{{.*}} : f32 -> tensor<64x128xf32>
 // CHECK: tile.iota 1 : tensor<64x128xindex>
 // CHECK: tile.row %{{.*}}[63] : tensor<64x128xf32> -> tensor<128xf32>
-// CHECK: tile.row %{{.*}}[0] : tensor<128xf32> -> tensor<f32>
+// CHECK: tile.row %{{.*}}[0] : tensor<128xf32> -> f32
 // CHECK: tile.broadcast %{{.*}} along 1 : tensor<128xf32> -> tensor<64x128xf32>
 func.func @shape(%x: f32) -> tensor<64x128xf32> {
   %0 = tile.splat %x : f32 -> tensor<64x128xf32>
   %1 = tile.iota 1 : tensor<64x128xindex>
   %2 = tile.row %0[63] : tensor<64x128xf32> -> tensor<128xf32>
-  %3 = tile.row %2[0] : tensor<128xf32> -> tensor<f32>
+  %3 = tile.row %2[0] : tensor<128xf32> -> f32
   %4 = tile.broadcast %2 along 1 : tensor<128xf32> -> tensor<64x128xf32>
   return %4 : tensor<64x128xf32>
 }
