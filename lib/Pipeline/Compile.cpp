@@ -4,6 +4,7 @@
 
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringExtras.h"
+#include "llvm/Config/llvm-config.h"
 #include "llvm/Support/SHA256.h"
 
 using namespace llvm;
@@ -95,21 +96,31 @@ static Error readLaunch(Lowering &lowering, CompiledKernel &kernel) {
                                      kernel.entry);
 }
 
+const std::string *CompiledKernel::find(ImageKind kind) const {
+  for (const Artefact &artefact : artefacts)
+    if (artefact.kind == kind)
+      return &artefact.bytes;
+  return nullptr;
+}
+
 static Error compileGpu(Lowering &lowering, const CompileOptions &options,
                         CompiledKernel &kernel) {
   Expected<std::string> ptx = emitPtx(lowering.get(), lowering.target());
   if (!ptx)
     return lowering.failure(toString(ptx.takeError()));
-  kernel.ptx = std::move(*ptx);
-  kernel.ptxSha256 = sha256(kernel.ptx);
+  std::string arch = kernel.variant.target;
+  kernel.ptxSha256 = sha256(*ptx);
+  kernel.artefacts.push_back({ImageKind::Ptx, arch, "ptx", std::move(*ptx)});
   if (!options.assembler)
     return Error::success();
   Expected<Assembly> assembly =
-      assemblePtx(*options.assembler, kernel.ptx, kernel.entry,
+      assemblePtx(*options.assembler, kernel.artefacts[0].bytes, kernel.entry,
                   lowering.target(), options.keepDir);
   if (!assembly)
     return lowering.failure(toString(assembly.takeError()));
-  kernel.cubin = std::move(assembly->cubin);
+  kernel.artefacts.push_back(
+      {ImageKind::Cubin, arch, "cubin", std::move(assembly->cubin)});
+  kernel.ptxasVersion = options.assembler->version;
   kernel.report = std::move(assembly->report);
   return Error::success();
 }
@@ -129,6 +140,32 @@ Expected<CompiledKernel> compileVariant(const CompileJob &job,
   return kernel;
 }
 
+void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
+  Launch launch;
+  launch.entry = kernel.entry;
+  launch.args = launchArgs(kernel.variant);
+  launch.grid = gridExpr(kernel.vTile);
+  launch.blockThreads = kernel.blockThreads;
+  launch.sharedBytes = kernel.sharedBytes;
+  launch.scratchBytes = kernel.scratchBytes;
+  if (kernel.report) {
+    launch.registers = kernel.report->registers;
+    launch.spillBytes =
+        kernel.report->spillStoreBytes + kernel.report->spillLoadBytes;
+  }
+  launch.ptxSha256 = kernel.ptxSha256;
+  for (const Artefact &artefact : kernel.artefacts)
+    launch.images.push_back(
+        writer.addImage(artefact.kind, artefact.arch, artefact.bytes));
+  PackVariant entry;
+  entry.variant = kernel.variant;
+  entry.schedule = kernel.schedule;
+  entry.llvmVersion = LLVM_VERSION_STRING;
+  entry.ptxasVersion = kernel.ptxasVersion;
+  entry.launches.push_back(std::move(launch));
+  writer.add(std::move(entry));
+}
+
 Expected<std::string> printStage(const CompileJob &job, Stage stage) {
   Lowering lowering(job);
   if (Error error = lowering.run(stage))
@@ -144,7 +181,7 @@ Expected<std::string> printPtx(const CompileJob &job) {
   Expected<CompiledKernel> kernel = compileVariant(job, {});
   if (!kernel)
     return kernel.takeError();
-  return std::move(kernel->ptx);
+  return *kernel->find(ImageKind::Ptx);
 }
 
 } // namespace kdac

@@ -55,8 +55,7 @@ int runEmit(const Options &options) {
   if (!stage)
     return refuse("unknown stage '" + options.stage +
                   "'; use dplr, tile, scheduled, llvm, ptx or host-llvm");
-  Expected<CompileJob> job =
-      jobFromFlags(options, targetFor(options, *stage));
+  Expected<CompileJob> job = jobFromFlags(options, targetFor(options, *stage));
   if (!job)
     return refuse(toString(job.takeError()));
   TargetKind kind = findTarget(job->variant.target)->kind;

@@ -51,7 +51,9 @@ void addFlags(CLI::App &app, const std::vector<FlagHelp> &flags,
         std::string prefix = value[0] == 't' ? "--" : "--no-";
         app.add_flag_callback(
                prefix + flag.name,
-               [&options, value] { options.flags.push_back({"l2norm", value}); },
+               [&options, value] {
+                 options.flags.push_back({"l2norm", value});
+               },
                value[0] == 't' ? flag.help : "leave q and k as they are")
             ->group(group);
       }
@@ -76,7 +78,7 @@ public:
       : app(overview, "kdac"), options(options), variantFlags(variantFlags),
         scheduleFlags(scheduleFlags), targets(targetNames),
         recipes(recipeNames) {
-    app.require_subcommand(1);
+    app.require_subcommand(0, 1);
     app.set_help_all_flag("--help-all", "help of every command");
     app.footer("`kdac COMMAND --help` has options and examples.");
     addCompile();
@@ -136,8 +138,8 @@ void Grammar::addCompile() {
 }
 
 void Grammar::addEmit() {
-  CLI::App &sub = command(Command::Emit, "emit",
-                          "print one kernel at a stage", emitExamples);
+  CLI::App &sub = command(Command::Emit, "emit", "print one kernel at a stage",
+                          emitExamples);
   sub.add_option("--stage", options.stage,
                  "dplr, tile, scheduled, llvm, ptx, host-llvm or ttir")
       ->required()
@@ -150,13 +152,13 @@ void Grammar::addEmit() {
 }
 
 void Grammar::addCheck() {
-  CLI::App &sub =
-      command(Command::Check, "check",
-              "run one kernel on this CPU against the f64 oracle",
-              checkExamples);
+  CLI::App &sub = command(Command::Check, "check",
+                          "run one kernel on this CPU against the f64 oracle",
+                          checkExamples);
   auto size = [&](const char *name, int64_t &field, const char *help,
                   int64_t least) {
-    sub.add_option(name, field, help, true)
+    sub.add_option(name, field, help)
+        ->capture_default_str()
         ->check(CLI::Range(least, int64_t(1) << 40))
         ->group("Case")
         ->type_name("N");
@@ -165,7 +167,8 @@ void Grammar::addCheck() {
   size("--sequences", options.sequences, "sequences", 0);
   size("--heads", options.heads, "key heads", 1);
   size("--value-heads", options.valueHeads, "value heads; 0: key heads", 0);
-  sub.add_option("--seed", options.seed, "of the random inputs", true)
+  sub.add_option("--seed", options.seed, "of the random inputs")
+      ->capture_default_str()
       ->group("Case")
       ->type_name("N");
   sub.add_option("--lengths", options.lengths,
@@ -174,7 +177,8 @@ void Grammar::addCheck() {
       ->check(CLI::Range(int64_t(0), int64_t(1) << 40))
       ->group("Case")
       ->type_name("N,...");
-  sub.add_option("--recipe", options.recipe, "inputs: " + recipes, true)
+  sub.add_option("--recipe", options.recipe, "inputs: " + recipes)
+      ->capture_default_str()
       ->group("Case")
       ->type_name("");
   addKernelFlags(sub);
@@ -201,16 +205,26 @@ ParsedCommandLine parseCommandLine(int argc, const char *const *argv,
                                    const std::string &targetNames,
                                    const std::string &recipeNames) {
   ParsedCommandLine parsed;
+  auto refuse = [](const std::string &sentence) {
+    std::cerr << "kdac: " << sentence
+              << "; `kdac --help` and `kdac COMMAND --help` show what works\n";
+    return ParsedCommandLine{{}, 2};
+  };
   Grammar grammar(parsed.options, variantFlags, scheduleFlags, targetNames,
                   recipeNames);
   try {
     grammar.app.parse(argc, argv);
+    // Said here, as CLI11 would also say it about a misspelled command.
+    if (grammar.app.get_subcommands().empty())
+      throw CLI::RequiredError("a command");
   } catch (const CLI::Success &help) {
     parsed.exitCode = grammar.app.exit(help);
+  } catch (const CLI::ArgumentMismatch &error) {
+    // CLI11 says "--form: 1 required missing".
+    std::string what = error.what();
+    return refuse(what.substr(0, what.find(':')) + " needs a value");
   } catch (const CLI::ParseError &error) {
-    std::cerr << "kdac: " << error.what()
-              << "; `kdac --help` and `kdac COMMAND --help` show what works\n";
-    parsed.exitCode = 2;
+    return refuse(error.what());
   }
   return parsed;
 }

@@ -5,7 +5,6 @@
 #include "kdac/Variant/Options.h"
 
 #include "llvm/Support/FileSystem.h"
-#include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
@@ -85,7 +84,7 @@ void printTable(const std::vector<std::vector<std::string>> &rows) {
   for (const auto &row : rows) {
     std::string line;
     for (size_t i = 0; i < row.size(); ++i)
-      line += formatv("{0}  ", fmt_align(row[i], AlignStyle::Left, widths[i]));
+      line += row[i] + std::string(widths[i] + 2 - row[i].size(), ' ');
     outs() << StringRef(line).rtrim() << '\n';
   }
 }

@@ -23,9 +23,8 @@ static std::vector<FlagHelp> scheduleFlags() {
 }
 
 int main(int argc, char **argv) {
-  ParsedCommandLine parsed =
-      parseCommandLine(argc, argv, variantFlags(), scheduleFlags(),
-                       targetNames(), recipeNames());
+  ParsedCommandLine parsed = parseCommandLine(
+      argc, argv, variantFlags(), scheduleFlags(), targetNames(), "random");
   if (parsed.exitCode)
     return *parsed.exitCode;
   switch (parsed.options.command) {
