@@ -1,0 +1,109 @@
+// Promises: one problem: a variant, sizes, inputs from a seed, poisoned
+// outputs, and the argument array of a launch, in host memory. Does not: run
+// anything, or judge results (Check.h).
+#ifndef KDAC_REFERENCE_CASE_H
+#define KDAC_REFERENCE_CASE_H
+
+#include "kdac/Reference/Buffer.h"
+#include "kdac/Reference/Recipe.h"
+#include "kdac/Reference/Reference.h"
+#include "kdac/Variant/Variant.h"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace kdac::reference {
+
+/// What to run. Plain data; `makeCase` allocates.
+struct CaseSpec {
+  Variant variant; ///< resolved
+  /// Dense: `sequences` of `tokens` each, offsets absent. Packed when `lengths`
+  /// is not empty: offsets given, `sequences` and `tokens` ignored.
+  int64_t sequences = 1;
+  int64_t tokens = 64;
+  std::vector<int64_t> lengths;
+  int64_t trailing =
+      0;             ///< packed: tokens at the end that belong to no sequence
+  int64_t heads = 1; ///< H
+  int64_t valueHeads = 0; ///< HV; 0: H
+  std::string recipe = "random";
+  uint64_t seed = 42;
+  bool hasInitial = true; ///< h0; else null
+  bool hasFinal = true;   ///< ht; else null
+  bool hasALog = true;
+  bool hasDtBias = true;
+  std::optional<double> scale; ///< default K^-0.5
+  /// Elements between the tokens of every strided tensor; a multiple of 8.
+  int64_t tokenGap = 0;
+  double gateNormalizer = 1.0; ///< of recipe fla: FLA's gln
+  double gateMask = 0.0;       ///< of recipe fla: FLA's mask_p
+};
+
+/// A short description for messages: variant, sizes, recipe.
+std::string describe(const CaseSpec &spec);
+
+/// A spec with its memory. Movable; argument pointers survive a move.
+class Case {
+public:
+  const CaseSpec &spec() const { return description; }
+  int64_t sequences() const { return static_cast<int64_t>(bounds.size()) - 1; }
+  /// Tokens of the buffers, trailing ones included.
+  int64_t tokens() const { return bufferTokens; }
+  /// Tokens that belong to a sequence.
+  int64_t coveredTokens() const { return bounds.back(); }
+  /// Sequence n is tokens offsets()[n] .. offsets()[n + 1], dense or packed.
+  const std::vector<int64_t> &offsets() const { return bounds; }
+  int64_t heads() const { return description.heads; }
+  int64_t valueHeads() const { return description.valueHeads; }
+  float scale() const { return scaleValue; }
+
+  /// Program instances for slices of `vTile` columns: N * HV * ceil(V / vTile).
+  int64_t programs(int64_t vTile) const;
+
+  /// The buffers that exist, in ABI order. Absent optional arguments have none.
+  std::vector<Buffer> &buffers() { return tensors; }
+  const std::vector<Buffer> &buffers() const { return tensors; }
+  /// The buffer of an argument, or null when it is absent.
+  Buffer *find(std::string_view name);
+  const Buffer *find(std::string_view name) const;
+
+  /// Pointers to each argument in ABI order (cuLaunchKernel's convention): to a
+  /// pointer, an int64_t or a float. Valid until the case dies or argv is
+  /// called again. `addresses`, if given, replaces the address of every buffer,
+  /// in the order of buffers(): for device copies.
+  void **argv(const std::vector<void *> *addresses = nullptr);
+
+  /// Poisons the outputs, for another run.
+  void poisonOutputs();
+
+private:
+  friend Case makeCase(CaseSpec spec);
+  void addBuffers();
+  int64_t sizeOf(const std::string &name) const;
+  void fill();
+
+  CaseSpec description;
+  std::vector<int64_t> bounds;
+  int64_t bufferTokens = 0;
+  float scaleValue = 1.0f;
+  std::vector<Arg> args;
+  std::vector<Buffer> tensors;
+  std::vector<uint64_t> slots; ///< argument values: pointer, int64 or float
+  std::vector<void *> pointers;
+};
+
+/// The sentence that says why `spec` cannot be a case, if it cannot.
+std::optional<std::string> validate(const CaseSpec &spec);
+
+/// Allocates and fills a valid spec.
+Case makeCase(CaseSpec spec);
+
+/// The operands of the oracle that read the buffers of `c`, which must outlive
+/// them: inputs are taken as stored, after rounding to their types.
+Operands operandsOf(const Case &c);
+
+} // namespace kdac::reference
+
+#endif // KDAC_REFERENCE_CASE_H

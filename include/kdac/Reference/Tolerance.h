@@ -1,0 +1,64 @@
+// Promises: the one table that says how close is close enough, with the reason
+// for every row. No bound lives at a call site.
+// Does not: compare anything (Compare.h).
+#ifndef KDAC_REFERENCE_TOLERANCE_H
+#define KDAC_REFERENCE_TOLERANCE_H
+
+#include "kdac/Reference/Recipe.h"
+#include "kdac/Target/Targets.h"
+#include "kdac/Variant/Variant.h"
+
+#include <optional>
+#include <string_view>
+#include <vector>
+
+namespace kdac::reference {
+
+/// What rounding a tensor once to `dtype` costs: relative RMS error.
+struct RoundingRow {
+  DType dtype;
+  double error;
+  std::string_view why;
+};
+
+/// What a kernel's arithmetic costs before the result is rounded: relative RMS
+/// errors of out and final state. Empty fields match everything.
+struct ArithmeticRow {
+  TargetKind target;
+  Form form;
+  std::optional<Difficulty> difficulty;
+  std::optional<DType> dtype;
+  std::optional<Precision> precision;
+  std::optional<Beta> beta;
+  double out;
+  double state;
+  std::string_view why;
+};
+
+const std::vector<RoundingRow> &roundingTable();
+
+/// The first row that matches counts; the last ones match every variant.
+const std::vector<ArithmeticRow> &arithmeticTable();
+
+/// Bounds on relative Frobenius errors of whole tensors: arithmetic and final
+/// rounding are independent and add in squares.
+struct Tolerance {
+  double out = 0.0;
+  double state = 0.0;
+};
+
+/// The bounds for a resolved variant of a known target.
+Tolerance toleranceOf(const Variant &variant, Difficulty difficulty);
+
+/// Factor on a bound for a tensor of `elements` numbers: the RMS of few
+/// roundings scatters around its mean by about 1 / sqrt(elements).
+double smallSampleFactor(int64_t elements);
+
+/// Factor on a bound for the worst row (one token and head of out, one head of
+/// a state), measured against at least the tensor's mean row: rows differ in
+/// cancellation, but a wrong row among many must not drown in the mean.
+constexpr double worstRowFactor = 8.0;
+
+} // namespace kdac::reference
+
+#endif // KDAC_REFERENCE_TOLERANCE_H

@@ -1,0 +1,230 @@
+#include "kdac/Reference/Case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+namespace kdac::reference {
+
+namespace {
+
+/// The shape of an argument (kernelArgs' `shape`, as numbers).
+Layout layoutOf(const Case &c, const std::string &name) {
+  const Variant &v = c.spec().variant;
+  int64_t h = c.heads(), hv = c.valueHeads(), keyDim = v.keyDim;
+  bool perHead = v.row().decay != Decay::Channel;
+  auto sequence = [&](int64_t heads, int64_t width) {
+    return Layout{c.tokens(), heads, width, heads * width + c.spec().tokenGap};
+  };
+  if (name == "q" || name == "k" || name == "a" || name == "b")
+    return sequence(h, keyDim);
+  if (name == "v" || name == "out")
+    return sequence(hv, v.valueDim);
+  if (name == "beta")
+    return sequence(hv, 1);
+  if (name == "g" && v.row().decay != Decay::HeadConstant)
+    return sequence(hv, perHead ? 1 : keyDim);
+  if (name == "dt_bias" && !perHead)
+    return {1, hv, keyDim, hv * keyDim};
+  if (name == "h0" || name == "ht")
+    return {c.sequences(), hv, keyDim * v.valueDim, hv * keyDim * v.valueDim};
+  if (name == "offsets")
+    return {1, 1, c.sequences() + 1, c.sequences() + 1};
+  return {1, hv, 1, hv}; // A_log, g per head, dt_bias per head
+}
+
+bool isAbsent(const CaseSpec &spec, const std::string &name) {
+  return (name == "h0" && !spec.hasInitial) ||
+         (name == "ht" && !spec.hasFinal) ||
+         (name == "A_log" && !spec.hasALog) ||
+         (name == "dt_bias" && !spec.hasDtBias) ||
+         (name == "offsets" && spec.lengths.empty());
+}
+
+std::vector<int64_t> boundsOf(const CaseSpec &spec) {
+  std::vector<int64_t> lengths = spec.lengths;
+  if (lengths.empty())
+    lengths.assign(static_cast<size_t>(spec.sequences), spec.tokens);
+  std::vector<int64_t> bounds = {0};
+  for (int64_t length : lengths)
+    bounds.push_back(bounds.back() + length);
+  return bounds;
+}
+
+std::string number(int64_t x) { return std::to_string(x); }
+
+} // namespace
+
+std::optional<std::string> validate(const CaseSpec &spec) {
+  int64_t valueHeads = spec.valueHeads ? spec.valueHeads : spec.heads;
+  if (spec.heads < 1 || valueHeads < 1 || valueHeads % spec.heads != 0)
+    return "value heads HV = " + number(valueHeads) +
+           " must be a positive multiple of key heads H = " +
+           number(spec.heads);
+  if (spec.sequences < 1 || spec.tokens < 0)
+    return "a batch needs at least one sequence and no negative length, but "
+           "got N = " +
+           number(spec.sequences) + " and T = " + number(spec.tokens);
+  for (int64_t length : spec.lengths)
+    if (length < 0)
+      return "sequence length " + number(length) + " is negative";
+  if (spec.trailing < 0 || (spec.trailing && spec.lengths.empty()))
+    return "trailing tokens need packed lengths and cannot be negative, but "
+           "got " +
+           number(spec.trailing);
+  if (spec.tokenGap < 0 || spec.tokenGap % 8 != 0)
+    return "token gap " + number(spec.tokenGap) +
+           " must be a non-negative multiple of 8 elements";
+  if (!findRecipe(spec.recipe))
+    return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
+  return std::nullopt;
+}
+
+std::string describe(const CaseSpec &spec) {
+  std::string text = variantName(spec.variant);
+  if (spec.lengths.empty()) {
+    text += " N" + number(spec.sequences) + " T" + number(spec.tokens);
+  } else {
+    text += " lengths";
+    size_t shown = std::min<size_t>(spec.lengths.size(), 12);
+    for (size_t i = 0; i < shown; ++i)
+      text += (i ? "," : " ") + number(spec.lengths[i]);
+    if (shown < spec.lengths.size())
+      text +=
+          ",... (" + number(static_cast<int64_t>(spec.lengths.size())) + ")";
+  }
+  text += " H" + number(spec.heads) + " HV" +
+          number(spec.valueHeads ? spec.valueHeads : spec.heads) + " " +
+          spec.recipe + " seed " + std::to_string(spec.seed);
+  for (auto [absent, what] : {std::pair(!spec.hasInitial, " no-h0"),
+                              std::pair(!spec.hasFinal, " no-ht"),
+                              std::pair(!spec.hasALog, " no-A_log"),
+                              std::pair(!spec.hasDtBias, " no-dt_bias")})
+    if (absent)
+      text += what;
+  if (spec.trailing)
+    text += " trailing " + number(spec.trailing);
+  if (spec.tokenGap)
+    text += " gap " + number(spec.tokenGap);
+  return text;
+}
+
+Case makeCase(CaseSpec spec) {
+  Case c;
+  if (!spec.valueHeads)
+    spec.valueHeads = spec.heads;
+  c.description = std::move(spec);
+  c.bounds = boundsOf(c.description);
+  c.bufferTokens = c.bounds.back() + c.description.trailing;
+  c.scaleValue = static_cast<float>(c.description.scale.value_or(
+      1.0 / std::sqrt(static_cast<double>(c.description.variant.keyDim))));
+  c.args = kernelArgs(c.description.variant);
+  c.addBuffers();
+  c.fill();
+  return c;
+}
+
+void Case::addBuffers() {
+  for (const Arg &arg : args)
+    if ((arg.kind == ArgKind::Input || arg.kind == ArgKind::Output) &&
+        !isAbsent(description, arg.name))
+      tensors.emplace_back(arg.name, arg.kind, arg.dtype,
+                           layoutOf(*this, arg.name));
+}
+
+int64_t Case::programs(int64_t vTile) const {
+  int64_t slices = (description.variant.valueDim + vTile - 1) / vTile;
+  return sequences() * valueHeads() * slices;
+}
+
+const Buffer *Case::find(std::string_view name) const {
+  for (const Buffer &buffer : tensors)
+    if (buffer.name() == name)
+      return &buffer;
+  return nullptr;
+}
+
+Buffer *Case::find(std::string_view name) {
+  return const_cast<Buffer *>(std::as_const(*this).find(name));
+}
+
+void Case::poisonOutputs() {
+  for (Buffer &buffer : tensors)
+    if (buffer.kind() == ArgKind::Output)
+      buffer.poison();
+}
+
+void **Case::argv(const std::vector<void *> *addresses) {
+  slots.assign(args.size(), 0);
+  pointers.resize(args.size());
+  size_t nextBuffer = 0;
+  for (size_t i = 0; i < args.size(); ++i) {
+    const Arg &arg = args[i];
+    pointers[i] = &slots[i];
+    auto put = [&](auto value) {
+      std::memcpy(&slots[i], &value, sizeof value);
+    };
+    if (arg.kind == ArgKind::Scale) {
+      put(scaleValue);
+    } else if (arg.kind == ArgKind::Size) {
+      put(sizeOf(arg.name));
+    } else if (nextBuffer < tensors.size() &&
+               tensors[nextBuffer].name() == arg.name) {
+      put(addresses ? (*addresses)[nextBuffer] : tensors[nextBuffer].data());
+      ++nextBuffer;
+    }
+  }
+  return pointers.data();
+}
+
+int64_t Case::sizeOf(const std::string &name) const {
+  if (name == "N")
+    return sequences();
+  if (name == "T") // all tokens when packed, else those of one sequence
+    return description.lengths.empty() ? description.tokens : bufferTokens;
+  if (name == "H")
+    return heads();
+  if (name == "HV")
+    return valueHeads();
+  std::string tensor = name.substr(0, name.rfind("_stride"));
+  const Buffer *buffer = find(tensor);
+  return buffer ? buffer->layout().stride : 0;
+}
+
+Operands operandsOf(const Case &c) {
+  const Variant &v = c.spec().variant;
+  const Recurrence &row = v.row();
+  auto rows = [&](const char *name) {
+    const Buffer *buffer = c.find(name);
+    return buffer ? buffer->rows() : Rows();
+  };
+  Operands op;
+  op.heads = c.heads();
+  op.valueHeads = c.valueHeads();
+  op.keyDim = v.keyDim;
+  op.valueDim = v.valueDim;
+  op.offsets = c.offsets();
+  op.q = *v.l2norm ? l2norm(rows("q"), v.keyDim) : rows("q");
+  op.k = *v.l2norm ? l2norm(rows("k"), v.keyDim) : rows("k");
+  op.v = rows("v");
+  op.perChannel = row.decay == Decay::Channel;
+  if (row.decay != Decay::None)
+    op.decay = logDecay({*v.gate, rows("A_log"), rows("dt_bias"), v.lowerBound},
+                        rows("g"), op.perChannel ? v.keyDim : 1);
+  if (row.decay == Decay::HeadConstant)
+    op.decay = [constant = op.decay](int64_t, int64_t head, double *x) {
+      constant(0, head, x);
+    };
+  if (*v.beta != Beta::None)
+    op.beta = writeStrength(*v.beta, rows("beta"));
+  op.delta = row.erase == Erase::Delta;
+  op.a = rows("a");
+  op.b = rows("b");
+  op.initial = rows("h0");
+  op.layout = v.stateLayout;
+  op.scale = c.scale();
+  return op;
+}
+
+} // namespace kdac::reference

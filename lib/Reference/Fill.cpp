@@ -1,0 +1,124 @@
+// How a recipe's draws become the tensors of a case.
+#include "kdac/Reference/Case.h"
+#include "kdac/Reference/Parallel.h"
+
+#include <cmath>
+
+namespace kdac::reference {
+
+namespace {
+
+/// The random stream of a tensor: stable under changes of the argument list.
+uint64_t streamOf(std::string_view name) {
+  uint64_t stream = 0;
+  for (char letter : name)
+    stream = stream * 257 + static_cast<unsigned char>(letter);
+  return stream;
+}
+
+/// Draws the tensors of one case, element by element in any order.
+class Filler {
+public:
+  Filler(const Case &c)
+      : v(c.spec().variant), recipe(*findRecipe(c.spec().recipe)),
+        seed(c.spec().seed) {
+    purpose.gate = *v.gate;
+    purpose.dtype = v.dtype;
+    purpose.gateNormalizer = c.spec().gateNormalizer;
+    purpose.gateMask = c.spec().gateMask;
+  }
+
+  /// Row (token, head) of the tensor called `name`.
+  void row(std::string_view name, int64_t token, int64_t head, double *x,
+           int64_t width) const {
+    Site site{seed, streamOf(name), token, head, 0};
+    if (name == "q" || name == "k")
+      return keyRow(site, x, width);
+    if (name == "a" || name == "b")
+      return eraseRow(name == "a", site, x, width);
+    for (int64_t channel = 0; channel < width; ++channel) {
+      site.channel = channel;
+      x[channel] = element(name, site);
+    }
+  }
+
+private:
+  double element(std::string_view name, const Site &site) const {
+    if (name == "v")
+      return recipe.value(site, purpose);
+    if (name == "g")
+      return recipe.gate(site, purpose);
+    if (name == "A_log")
+      return recipe.aLog(site);
+    if (name == "dt_bias")
+      return recipe.dtBias(site);
+    if (name == "h0")
+      return recipe.state(site, purpose);
+    double logit = recipe.betaLogit(site); // beta
+    return *v.beta == Beta::Identity ? 1.0 / (1.0 + std::exp(-logit)) : logit;
+  }
+
+  void direction(Site site, double *x, int64_t width, bool unit) const {
+    double sum = 0.0;
+    for (int64_t channel = 0; channel < width; ++channel) {
+      site.channel = channel;
+      x[channel] = recipe.direction(site);
+      sum += x[channel] * x[channel];
+    }
+    for (int64_t channel = 0; unit && sum > 0.0 && channel < width; ++channel)
+      x[channel] /= std::sqrt(sum);
+  }
+
+  /// Kernels without l2norm get rows that are normalised already.
+  void keyRow(const Site &site, double *x, int64_t width) const {
+    direction(site, x, width, !*v.l2norm);
+    double magnitude = recipe.magnitude(site);
+    for (int64_t channel = 0; channel < width; ++channel)
+      x[channel] *= magnitude;
+  }
+
+  /// a = -s n and b = w n for one unit vector n, s in (0, 1) and w in (1/2, 1)
+  /// per channel: contractive, and different when a and b are exchanged.
+  void eraseRow(bool isA, Site site, double *x, int64_t width) const {
+    site.stream = streamOf("erase");
+    direction(site, x, width, true);
+    double strength = 1.0 / (1.0 + std::exp(-recipe.betaLogit(site)));
+    site.stream = streamOf("erase weight");
+    for (int64_t channel = 0; channel < width; ++channel) {
+      site.channel = channel;
+      x[channel] *= isA ? -strength : 0.5 + 0.5 * site.uniform();
+    }
+  }
+
+  const Variant &v;
+  const Recipe &recipe;
+  uint64_t seed;
+  Purpose purpose;
+};
+
+} // namespace
+
+void Case::fill() {
+  Filler filler(*this);
+  for (Buffer &buffer : tensors) {
+    if (buffer.kind() == ArgKind::Output)
+      continue;
+    if (buffer.name() == "offsets") {
+      for (size_t n = 0; n < bounds.size(); ++n)
+        buffer.set(0, 0, static_cast<int64_t>(n),
+                   static_cast<double>(bounds[n]));
+      continue;
+    }
+    const Layout &layout = buffer.layout();
+    parallelFor(layout.tokens, [&](int64_t token) {
+      std::vector<double> row(static_cast<size_t>(layout.width));
+      for (int64_t head = 0; head < layout.heads; ++head) {
+        filler.row(buffer.name(), token, head, row.data(), layout.width);
+        for (int64_t channel = 0; channel < layout.width; ++channel)
+          buffer.set(token, head, channel, row[static_cast<size_t>(channel)]);
+      }
+    });
+  }
+}
+
+} // namespace kdac::reference
