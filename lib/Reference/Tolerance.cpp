@@ -20,53 +20,50 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
   using T = TargetKind;
   using F = Form;
   using D = Difficulty;
+  using P = Products;
   constexpr auto any = std::nullopt;
   // clang-format off
   static const std::vector<ArithmeticRow> table = {
     // Step form: f32 throughout, one rounding a token and element of the state.
-    {T::Host, F::Step, D::Correlated, any, any, any, 4e-6, 4e-6,
+    {T::Host, F::Step, D::Correlated, any, any, 4e-6, 4e-6,
      "model 1.7e-6: identical keys without much decay add up or cancel"},
-    {T::Host, F::Step, {}, any, any, any, 2e-6, 2e-6,
+    {T::Host, F::Step, any, any, any, 2e-6, 2e-6,
      "sqrt(T / 3) * 2^-24 = 2.2e-6 for T = 4096 without decay; model with decay 2e-7"},
-    {T::Gpu, F::Step, {}, any, any, any, 1e-5, 1e-5,
+    {T::Gpu, F::Step, any, any, any, 1e-5, 1e-5,
      "as on the host, plus exp2 and rsqrt of 2^-22 a token"},
 
     // Chunk form on the host: f32 products. A cumulative base-2 log-decay G loses
     // half an ulp of |G|, a relative error in exp2(G_i - G_j).
-    {T::Host, F::Chunk, D::Extreme, any, any, any, 1e-4, 1e-4,
+    {T::Host, F::Chunk, D::Extreme, any, any, 1e-4, 1e-4,
      "|G| <= 64 * 128 after clamping: half an ulp is 2^-12, times ln 2 = 1.7e-4 at worst"},
-    {T::Host, F::Chunk, D::Correlated, any, any, Beta::TwoSigmoid, 1e-5, 1e-5,
+    {T::Host, F::Chunk, D::Correlated, any, Beta::TwoSigmoid, 1e-5, 1e-5,
      "model 3.8e-6: the row below times |T| = beta / (1 - |1 - beta|) = 7 at beta = 1.76"},
-    {T::Host, F::Chunk, D::Correlated, any, any, any, 4e-6, 4e-6,
+    {T::Host, F::Chunk, D::Correlated, any, any, 4e-6, 4e-6,
      "model 9e-7; substitution over 64 rows keeps 64 * 2^-24 = 4e-6"},
-    {T::Host, F::Chunk, {}, any, any, any, 1e-5, 1e-5,
+    {T::Host, F::Chunk, any, any, any, 1e-5, 1e-5,
      "model 2.5e-6: |G| <= 512, half an ulp 1.5e-5, and most factors have less"},
 
     // Chunk form on GPUs: operands of products are rounded (design.md 5). "Model"
     // is test/Numerics/ModelKernel with the same operand type.
-    {T::Gpu, F::Chunk, D::Undecayed, DType::BF16, any, Beta::TwoSigmoid, 7.5e-3, 7.5e-3,
+    {T::Gpu, F::Chunk, D::Undecayed, P::BF16, Beta::TwoSigmoid, 7.5e-3, 7.5e-3,
      "model 6.4e-3 and 6.3e-3: eigenvalues near -1 keep errors in the state"},
-    {T::Gpu, F::Chunk, D::Undecayed, DType::BF16, any, any, 5.5e-3, 5.3e-3,
+    {T::Gpu, F::Chunk, D::Undecayed, P::BF16, any, 5.5e-3, 5.3e-3,
      "model 4.8e-3 and 4.5e-3: nothing forgets an error"},
-    {T::Gpu, F::Chunk, D::Correlated, DType::BF16, any, Beta::TwoSigmoid, 5.5e-2, 6.0e-2,
+    {T::Gpu, F::Chunk, D::Correlated, P::BF16, Beta::TwoSigmoid, 5.5e-2, 6.0e-2,
      "proposed: model 3.7e-2 and 4.1e-2, times 1.5"},
-    {T::Gpu, F::Chunk, D::Correlated, DType::BF16, any, any, 2.1e-2, 3.3e-2,
+    {T::Gpu, F::Chunk, D::Correlated, P::BF16, any, 2.1e-2, 3.3e-2,
      "proposed: model 1.4e-2 and 2.2e-2, times 1.5; FLA 2.1e-2 and 3.0e-2 (kda-operator.md 3.5)"},
-    {T::Gpu, F::Chunk, {}, DType::BF16, Precision::High, any, 2.85e-3, 2.2e-3,
-     "design: out 3.3e-3 = hypot(1.7e-3, 2.85e-3), state 2.2e-3"},
-    {T::Gpu, F::Chunk, {}, DType::BF16, Precision::Fast, any, 5.6e-3, 4.7e-3,
-     "what FlashKDA's roundings give: 5.8e-3 and 4.6e-3 (peers.md 1.3)"},
-    {T::Gpu, F::Chunk, {}, DType::BF16, any, any, 4.3e-3, 4.2e-3,
+    {T::Gpu, F::Chunk, any, P::BF16, any, 4.3e-3, 4.2e-3,
      "design: out 4.6e-3 = hypot(1.7e-3, 4.3e-3), state 4.2e-3; model 4.1e-3 and 3.1e-3"},
-    {T::Gpu, F::Chunk, D::Undecayed, any, any, Beta::TwoSigmoid, 9.4e-4, 9.4e-4,
-     "f16 and tf32 operands have 3 more bits: the bf16 row / 8"},
-    {T::Gpu, F::Chunk, D::Undecayed, any, any, any, 6.9e-4, 6.7e-4,
+    {T::Gpu, F::Chunk, D::Undecayed, P::TF32, Beta::TwoSigmoid, 9.4e-4, 9.4e-4,
+     "3 more bits: the bf16 row / 8"},
+    {T::Gpu, F::Chunk, D::Undecayed, P::TF32, any, 6.9e-4, 6.7e-4,
      "the bf16 row / 8"},
-    {T::Gpu, F::Chunk, D::Correlated, any, any, Beta::TwoSigmoid, 6.9e-3, 7.5e-3,
+    {T::Gpu, F::Chunk, D::Correlated, P::TF32, Beta::TwoSigmoid, 6.9e-3, 7.5e-3,
      "the bf16 row / 8"},
-    {T::Gpu, F::Chunk, D::Correlated, any, any, any, 2.7e-3, 4.2e-3,
+    {T::Gpu, F::Chunk, D::Correlated, P::TF32, any, 2.7e-3, 4.2e-3,
      "the bf16 row / 8"},
-    {T::Gpu, F::Chunk, {}, any, any, any, 6.0e-4, 6.0e-4,
+    {T::Gpu, F::Chunk, any, P::TF32, any, 6.0e-4, 6.0e-4,
      "the bf16 row / 8, and cumulative log-decays as on the host"},
   };
   // clang-format on
@@ -75,12 +72,17 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
 
 namespace {
 
-bool matches(const ArithmeticRow &row, TargetKind target, const Variant &v,
+bool isGpu(const Variant &v) {
+  const Target *target = findTarget(v.target);
+  return target && target->kind == TargetKind::Gpu;
+}
+
+bool matches(const ArithmeticRow &row, const Variant &v,
              Difficulty difficulty) {
-  return row.target == target && row.form == v.form &&
+  return row.target == (isGpu(v) ? TargetKind::Gpu : TargetKind::Host) &&
+         row.form == v.form &&
          row.difficulty.value_or(difficulty) == difficulty &&
-         row.dtype.value_or(v.dtype) == v.dtype &&
-         row.precision.value_or(v.precision) == v.precision &&
+         row.products.value_or(productsOf(v)) == productsOf(v) &&
          row.beta.value_or(*v.beta) == *v.beta;
 }
 
@@ -93,11 +95,18 @@ double roundingOf(DType dtype) {
 
 } // namespace
 
+Products productsOf(const Variant &variant) {
+  if (!isGpu(variant) || variant.form == Form::Step)
+    return Products::F32;
+  bool coarse = variant.precision == Precision::Default
+                    ? variant.dtype == DType::BF16
+                    : variant.precision == Precision::Fast;
+  return coarse ? Products::BF16 : Products::TF32;
+}
+
 Tolerance toleranceOf(const Variant &variant, Difficulty difficulty) {
-  const Target *target = findTarget(variant.target);
-  TargetKind kind = target ? target->kind : TargetKind::Host;
   for (const ArithmeticRow &row : arithmeticTable())
-    if (matches(row, kind, variant, difficulty))
+    if (matches(row, variant, difficulty))
       return {std::hypot(row.out, roundingOf(variant.dtype)),
               std::hypot(row.state, roundingOf(variant.stateDtype))};
   return {};

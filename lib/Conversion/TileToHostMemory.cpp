@@ -1,0 +1,345 @@
+// Scratch buffers and kernel arguments: vector loads and stores, masks at the
+// edges of the valid part, conversion between memory and f32 registers.
+#include "TileToHostEmitter.h"
+
+using namespace mlir;
+using namespace kdac::tile;
+
+namespace kdac::host {
+
+static int64_t lanesOf(Value x) {
+  auto vector = dyn_cast<VectorType>(x.getType());
+  return vector ? vector.getNumElements() : 0;
+}
+
+/// How an element lies in memory: bf16 as its bits, tf32 as f32.
+static Type memoryType(Type element) {
+  Builder b(element.getContext());
+  if (element.isBF16())
+    return b.getI16Type();
+  return isa<FloatTF32Type>(element) ? b.getF32Type() : element;
+}
+
+static unsigned bytesOf(Type element) {
+  return (memoryType(element).getIntOrFloatBitWidth() + 7) / 8;
+}
+
+//===-- Scratch ------------------------------------------------------------===//
+
+Matrix Emitter::matrix(const Buffer &buffer) {
+  Value base = LLVM::GEPOp::create(
+      b, loc, scratch.getType(), b.getI8Type(), scratch,
+      ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(buffer.offset)});
+  return {base, buffer.pitch, false};
+}
+
+Value Emitter::at(const Matrix &m, Value row, Value col) {
+  if (m.transposed)
+    std::swap(row, col);
+  Value offset = col;
+  if (row)
+    offset = add(mul(row, m.pitch), col);
+  return LLVM::GEPOp::create(b, loc, m.base.getType(), b.getF32Type(), m.base,
+                             ArrayRef<LLVM::GEPArg>{offset});
+}
+
+Value Emitter::loadF32(Value address, int64_t lanes) {
+  return LLVM::LoadOp::create(b, loc, vectorOf(b.getF32Type(), lanes), address,
+                              /*alignment=*/4);
+}
+
+void Emitter::storeF32(Value value, Value address) {
+  LLVM::StoreOp::create(b, loc, value, address, /*alignment=*/4);
+}
+
+Value Emitter::loadBuffer(const Buffer &buffer, Point p) {
+  Value col = p.col ? p.col : index(0);
+  return loadF32(at(matrix(buffer), p.row, col), p.lanes);
+}
+
+void Emitter::storeBuffer(Value value, const Buffer &buffer, Point p) {
+  Value col = p.col ? p.col : index(0);
+  storeF32(value, at(matrix(buffer), p.row, col));
+}
+
+//===-- Elements of kernel arguments ---------------------------------------===//
+
+/// Widens bits as loaded to f32: exact for every supported type.
+Value Emitter::fromMemory(Value raw, Type element) {
+  int64_t lanes = lanesOf(raw);
+  if (element.isF16())
+    return arith::ExtFOp::create(b, loc, vectorOf(b.getF32Type(), lanes), raw);
+  if (!element.isBF16())
+    return raw;
+  Value wide =
+      arith::ExtUIOp::create(b, loc, vectorOf(b.getI32Type(), lanes), raw);
+  return asFloat(arith::ShLIOp::create(b, loc, wide, likeBits(wide, 16)));
+}
+
+/// Narrows an f32 that is already a value of `element`.
+Value Emitter::toMemory(Value value, Type element) {
+  int64_t lanes = lanesOf(value);
+  if (element.isF16())
+    return arith::TruncFOp::create(b, loc, vectorOf(element, lanes), value);
+  if (!element.isBF16())
+    return value;
+  Value high =
+      arith::ShRUIOp::create(b, loc, bits(value), likeBits(value, 16));
+  return arith::TruncIOp::create(b, loc, vectorOf(b.getI16Type(), lanes), high);
+}
+
+/// Lanes whose number is below `limit`.
+Value Emitter::maskBelow(Value limit, int64_t lanes) {
+  Value most = arith::MinSIOp::create(b, loc, limit, index(lanes));
+  Value narrow = arith::TruncIOp::create(b, loc, b.getI32Type(), most);
+  return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt,
+                               iota(lanes, 32), splat(narrow, lanes));
+}
+
+/// The first `limit` of `lanes` elements, zeros after them. Full vectors take
+/// the branch without a mask, which is what keeps targets without cheap masked
+/// loads (AVX2) fast.
+Value Emitter::loadMasked(Value address, Type element, Value limit,
+                          int64_t lanes) {
+  Type type = vectorOf(memoryType(element), lanes);
+  Value full = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, limit,
+                                     index(lanes));
+  auto branch = scf::IfOp::create(b, loc, TypeRange{type}, full,
+                                  /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    Value raw = LLVM::LoadOp::create(b, loc, type, address, bytesOf(element));
+    scf::YieldOp::create(b, loc, raw);
+    b.setInsertionPointToStart(branch.elseBlock());
+    Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
+    raw = LLVM::MaskedLoadOp::create(b, loc, type, address,
+                                     maskBelow(limit, lanes), zero,
+                                     bytesOf(element));
+    scf::YieldOp::create(b, loc, raw);
+  }
+  return fromMemory(branch.getResult(0), element);
+}
+
+void Emitter::storeMasked(Value value, Value address, Type element,
+                          Value limit) {
+  int64_t lanes = lanesOf(value);
+  Value raw = toMemory(value, element);
+  Value full = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sge, limit,
+                                     index(lanes));
+  auto branch = scf::IfOp::create(b, loc, full, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  LLVM::StoreOp::create(b, loc, raw, address, bytesOf(element));
+  b.setInsertionPointToStart(branch.elseBlock());
+  LLVM::MaskedStoreOp::create(b, loc, raw, address, maskBelow(limit, lanes),
+                              bytesOf(element));
+}
+
+Value Emitter::loadRaw(Value address, Type element) {
+  return LLVM::LoadOp::create(b, loc, memoryType(element), address,
+                              bytesOf(element));
+}
+
+/// One element, or zero where `inside` does not hold.
+Value Emitter::loadElement(Value address, Type element, Value inside) {
+  auto branch = scf::IfOp::create(b, loc, TypeRange{b.getF32Type()}, inside,
+                                  /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  scf::YieldOp::create(b, loc, fromMemory(loadRaw(address, element), element));
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, loc, f32(0.0));
+  return branch.getResult(0);
+}
+
+Value Emitter::element(Value ref, Type type, Value offset) {
+  return LLVM::GEPOp::create(b, loc, ref.getType(), memoryType(type), ref,
+                             ArrayRef<LLVM::GEPArg>{offset});
+}
+
+Value Emitter::isPresent(Value ref) {
+  Value null = LLVM::ZeroOp::create(b, loc, ref.getType());
+  return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, ref, null);
+}
+
+//===-- tile.load ----------------------------------------------------------===//
+
+/// An untransposed rank-2 load at `p`: elements past the valid part, in rows
+/// past it, or of an absent argument are zero and never touched.
+Value Emitter::evalLoad(LoadOp load, Point p) {
+  Type type = load.getType().getElementType();
+  Value ref = scalars.lookup(load.getRef());
+  Value rows = scalars.lookup(load.getValid()[0]);
+  Value cols = scalars.lookup(load.getValid()[1]);
+  Value stride = scalars.lookup(load.getStride());
+  Value line = arith::MulIOp::create(b, loc, p.row, stride);
+  Value start = add(scalars.lookup(load.getBase()), add(line, p.col));
+  Value inRow =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, p.row, rows);
+  Value inside = arith::AndIOp::create(b, loc, inRow, isPresent(ref));
+  Value rest = arith::SubIOp::create(b, loc, cols, p.col);
+  Value limit = arith::SelectOp::create(b, loc, inside, rest, index(0));
+  Value address = element(ref, type, start);
+  if (p.lanes)
+    return loadMasked(address, type, limit, p.lanes);
+  Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, limit,
+                                     index(0));
+  return loadElement(address, type, some);
+}
+
+/// A rank-1 load: vectors where elements are adjacent, else one by one.
+void Emitter::emitVectorLoad(LoadOp load) {
+  Type type = load.getType().getElementType();
+  int64_t size = load.getType().getDimSize(0);
+  const Buffer &to = *plan.buffer(load.getResult());
+  Value ref = scalars.lookup(load.getRef());
+  Value base = scalars.lookup(load.getBase());
+  Value stride = scalars.lookup(load.getStride());
+  Value valid = arith::SelectOp::create(
+      b, loc, isPresent(ref), scalars.lookup(load.getValid()[0]), index(0));
+  Value adjacent = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                         stride, index(1));
+  auto branch = scf::IfOp::create(b, loc, adjacent, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  int64_t lanes = lanesFor(size, width);
+  loop(0, size, lanes, [&](Value i) {
+    Value limit = arith::SubIOp::create(b, loc, valid, i);
+    Value address = element(ref, type, add(base, i));
+    storeBuffer(loadMasked(address, type, limit, lanes), to, {{}, i, lanes});
+  });
+  b.setInsertionPointToStart(branch.elseBlock());
+  loop(0, size, 1, [&](Value i) {
+    Value inside =
+        arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, i, valid);
+    Value offset = arith::MulIOp::create(b, loc, i, stride);
+    Value address = element(ref, type, add(base, offset));
+    storeBuffer(loadElement(address, type, inside), to, {{}, i, 0});
+  });
+}
+
+/// Squares of the tile: memory lines are columns, transposed in registers.
+void Emitter::emitTransposedLoad(LoadOp load) {
+  Type type = load.getType().getElementType();
+  ArrayRef<int64_t> shape = load.getType().getShape();
+  const Buffer &to = *plan.buffer(load.getResult());
+  int64_t n = std::min(lanesFor(shape[0], width), lanesFor(shape[1], width));
+  Value ref = scalars.lookup(load.getRef());
+  Value stride = scalars.lookup(load.getStride());
+  Value rows = scalars.lookup(load.getValid()[0]);
+  Value cols = arith::SelectOp::create(
+      b, loc, isPresent(ref), scalars.lookup(load.getValid()[1]), index(0));
+  loop(0, shape[1], n, [&](Value col) {
+    loop(0, shape[0], n, [&](Value row) {
+      Values lines;
+      for (int64_t t = 0; t < n; ++t) {
+        Value c = add(col, t);
+        Value line = arith::MulIOp::create(b, loc, c, stride);
+        Value start = add(scalars.lookup(load.getBase()), add(line, row));
+        Value inside =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, c, cols);
+        Value rest = arith::SubIOp::create(b, loc, rows, row);
+        Value limit = arith::SelectOp::create(b, loc, inside, rest, index(0));
+        lines.push_back(loadMasked(element(ref, type, start), type, limit, n));
+      }
+      for (auto [t, value] : llvm::enumerate(transposeSquare(lines)))
+        storeBuffer(value, to, {add(row, t), col, n});
+    });
+  });
+}
+
+//===-- tile.store ---------------------------------------------------------===//
+
+void Emitter::emitStore(StoreOp store) {
+  auto branch = scf::IfOp::create(
+      b, loc, isPresent(scalars.lookup(store.getRef())), false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  if (store.getTransposed())
+    emitTransposedStore(store);
+  else
+    emitStoreBody(store);
+}
+
+void Emitter::emitStoreBody(StoreOp store) {
+  auto tile = cast<RankedTensorType>(store.getValue().getType());
+  Type type = tile.getElementType();
+  bool isMatrix = tile.getRank() == 2;
+  Value ref = scalars.lookup(store.getRef());
+  Value base = scalars.lookup(store.getBase());
+  Value stride = scalars.lookup(store.getStride());
+  int64_t size = tile.getShape().back();
+  Value valid = arith::MinSIOp::create(
+      b, loc, scalars.lookup(store.getValid().back()), index(size));
+  int64_t lanes = lanesFor(size, width);
+  if (!isMatrix)
+    return emitVectorStore(store, valid, lanes);
+  Value rows = arith::MinSIOp::create(
+      b, loc, scalars.lookup(store.getValid()[0]), index(tile.getDimSize(0)));
+  loop(index(0), rows, 1, [&](Value row) {
+    cacheRowFactors(store.getValue(), row, lanes);
+    Value line = add(base, arith::MulIOp::create(b, loc, row, stride));
+    loop(index(0), valid, lanes, [&](Value col) {
+      Value value = eval(store.getValue(), {row, col, lanes});
+      Value limit = arith::SubIOp::create(b, loc, valid, col);
+      storeMasked(value, element(ref, type, add(line, col)), type, limit);
+    });
+    cache.clear();
+  });
+}
+
+/// A rank-1 store: vectors where elements are adjacent, else one by one.
+void Emitter::emitVectorStore(StoreOp store, Value valid, int64_t lanes) {
+  Type type = tileType(store.getValue()).getElementType();
+  Value ref = scalars.lookup(store.getRef());
+  Value base = scalars.lookup(store.getBase());
+  Value stride = scalars.lookup(store.getStride());
+  Value adjacent = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                         stride, index(1));
+  auto branch = scf::IfOp::create(b, loc, adjacent, /*withElseRegion=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  loop(index(0), valid, lanes, [&](Value i) {
+    Value value = eval(store.getValue(), {{}, i, lanes});
+    Value limit = arith::SubIOp::create(b, loc, valid, i);
+    storeMasked(value, element(ref, type, add(base, i)), type, limit);
+  });
+  b.setInsertionPointToStart(branch.elseBlock());
+  loop(index(0), valid, 1, [&](Value i) {
+    Value offset = arith::MulIOp::create(b, loc, i, stride);
+    Value value = toMemory(eval(store.getValue(), {{}, i, 0}), type);
+    LLVM::StoreOp::create(b, loc, value, element(ref, type, add(base, offset)),
+                          bytesOf(type));
+  });
+}
+
+void Emitter::emitTransposedStore(StoreOp store) {
+  auto tile = cast<RankedTensorType>(store.getValue().getType());
+  Type type = tile.getElementType();
+  ArrayRef<int64_t> shape = tile.getShape();
+  int64_t n = std::min(lanesFor(shape[0], width), lanesFor(shape[1], width));
+  Value ref = scalars.lookup(store.getRef());
+  Value stride = scalars.lookup(store.getStride());
+  Value rows = scalars.lookup(store.getValid()[0]);
+  Value cols = scalars.lookup(store.getValid()[1]);
+  loop(0, shape[1], n, [&](Value col) {
+    loop(0, shape[0], n, [&](Value row) {
+      Values lines;
+      for (int64_t t = 0; t < n; ++t)
+        lines.push_back(eval(store.getValue(), {add(row, t), col, n}));
+      for (auto [t, value] : llvm::enumerate(transposeSquare(lines))) {
+        Value c = add(col, t);
+        Value line = arith::MulIOp::create(b, loc, c, stride);
+        Value start = add(scalars.lookup(store.getBase()), add(line, row));
+        Value inside =
+            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, c, cols);
+        Value rest = arith::SubIOp::create(b, loc, rows, row);
+        Value limit = arith::SelectOp::create(b, loc, inside, rest, index(0));
+        storeMasked(value, element(ref, type, start), type, limit);
+      }
+    });
+  });
+}
+
+} // namespace kdac::host

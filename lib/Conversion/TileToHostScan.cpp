@@ -1,0 +1,187 @@
+// Sums along a dimension, running sums, and the unit triangular inverse.
+#include "TileToHostEmitter.h"
+
+using namespace mlir;
+using namespace kdac::tile;
+
+namespace kdac::host {
+
+//===-- tile.cumsum --------------------------------------------------------===//
+
+/// Rows are added in order, one vector of columns at a time: row r depends on
+/// rows 0..r only.
+void Emitter::emitCumsum(CumsumOp op) {
+  RankedTensorType type = tileType(op.getResult());
+  const Buffer &to = *plan.buffer(op.getResult());
+  if (type.getRank() != 2)
+    return emitVectorCumsum(op);
+  int64_t lanes = lanesFor(type.getDimSize(1), width);
+  loop(0, type.getDimSize(1), lanes, [&](Value col) {
+    auto sum = scf::ForOp::create(b, loc, index(0), index(type.getDimSize(0)),
+                                  index(1), ValueRange{zeros(lanes)});
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(sum.getBody());
+    Point p{sum.getInductionVar(), col, lanes};
+    Value next = arith::AddFOp::create(b, loc, sum.getRegionIterArg(0),
+                                       eval(op.getInput(), p));
+    storeBuffer(next, to, p);
+    scf::YieldOp::create(b, loc, next);
+  });
+}
+
+/// The rows of a vector are its elements.
+void Emitter::emitVectorCumsum(CumsumOp op) {
+  const Buffer &to = *plan.buffer(op.getResult());
+  auto sum = scf::ForOp::create(b, loc, index(0), index(to.cols), index(1),
+                                ValueRange{f32(0.0)});
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(sum.getBody());
+  Point p{{}, sum.getInductionVar(), 0};
+  Value next = arith::AddFOp::create(b, loc, sum.getRegionIterArg(0),
+                                     eval(op.getInput(), p));
+  storeBuffer(next, to, p);
+  scf::YieldOp::create(b, loc, next);
+}
+
+//===-- tile.reduce --------------------------------------------------------===//
+
+/// The sum of one row: by lanes first, then across lanes in a fixed tree.
+Value Emitter::sumRow(Value tile, Value row, int64_t size) {
+  int64_t lanes = lanesFor(size, width);
+  auto sum = scf::ForOp::create(b, loc, index(0), index(size), index(lanes),
+                                ValueRange{zeros(lanes)});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(sum.getBody());
+    Value x = eval(tile, {row, sum.getInductionVar(), lanes});
+    Value next = arith::AddFOp::create(b, loc, sum.getRegionIterArg(0), x);
+    scf::YieldOp::create(b, loc, next);
+  }
+  return sumLanes(sum.getResult(0));
+}
+
+/// Adds the upper half of the lanes to the lower half until one is left.
+Value Emitter::sumLanes(Value x) {
+  int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
+  for (; lanes > 1; lanes /= 2) {
+    SmallVector<int64_t> low, high;
+    for (int64_t lane = 0; lane < lanes / 2; ++lane)
+      low.push_back(lane), high.push_back(lanes / 2 + lane);
+    Value lower = vector::ShuffleOp::create(b, loc, x, x, low);
+    Value upper = vector::ShuffleOp::create(b, loc, x, x, high);
+    x = arith::AddFOp::create(b, loc, lower, upper);
+  }
+  return vector::ExtractOp::create(b, loc, x, 0);
+}
+
+void Emitter::emitReduce(ReduceOp op) {
+  RankedTensorType type = tileType(op.getInput());
+  if (type.getRank() == 1) {
+    scalars.map(op.getResult(),
+                sumRow(op.getInput(), Value(), type.getDimSize(0)));
+    return;
+  }
+  int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
+  if (op.getAlong() == 1) {
+    const Buffer &to = *plan.buffer(op.getResult());
+    loop(0, rows, 1, [&](Value row) {
+      cacheRowFactors(op.getInput(), row, lanesFor(cols, width));
+      storeBuffer(sumRow(op.getInput(), row, cols), to, {{}, row, 0});
+      cache.clear();
+    });
+    return;
+  }
+  // Several vectors of columns at a time: whole cache lines and row factors
+  // are shared between them.
+  constexpr int64_t kVectors = 4;
+  int64_t lanes = lanesFor(cols, width), panel = kVectors * lanes;
+  int64_t main = cols / panel * panel;
+  loop(0, main, panel,
+       [&](Value col) { emitReduceColumns(op, col, kVectors, lanes); });
+  if (main < cols)
+    emitReduceColumns(op, index(main), (cols - main) / lanes, lanes);
+}
+
+void Emitter::emitReduceColumns(ReduceOp op, Value col, int64_t vectors,
+                                int64_t lanes) {
+  int64_t rows = tileType(op.getInput()).getDimSize(0);
+  const Buffer &to = *plan.buffer(op.getResult());
+  Values start(vectors, zeros(lanes));
+  auto sum =
+      scf::ForOp::create(b, loc, index(0), index(rows), index(1), start);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(sum.getBody());
+    Value row = sum.getInductionVar();
+    cacheRowFactors(op.getInput(), row, lanes);
+    Values next;
+    for (int64_t v = 0; v < vectors; ++v) {
+      Value x = eval(op.getInput(), {row, add(col, v * lanes), lanes});
+      next.push_back(
+          arith::AddFOp::create(b, loc, sum.getRegionIterArg(v), x));
+    }
+    scf::YieldOp::create(b, loc, next);
+    cache.clear();
+  }
+  for (int64_t v = 0; v < vectors; ++v)
+    storeBuffer(sum.getResult(v), to, {{}, add(col, v * lanes), lanes});
+}
+
+//===-- tile.unit_tril_inverse ---------------------------------------------===//
+
+/// Blocked forward substitution: rows of X = (I + L)^-1 by blocks of 8,
+/// X_i = E_i - L_i,<i X_<i by the product loop, then within the block.
+void Emitter::emitInverse(UnitTrilInverseOp op) {
+  constexpr int64_t kBlock = 8;
+  int64_t size = tileType(op.getResult()).getDimSize(0);
+  int64_t block = std::min(kBlock, size), main = size / block * block;
+  loop(0, main, block, [&](Value row) { emitInverseRows(op, row, block); });
+  if (main < size)
+    emitInverseRows(op, index(main), size - main);
+}
+
+void Emitter::emitInverseRows(UnitTrilInverseOp op, Value row, int64_t rows) {
+  Matrix x = matrix(*plan.buffer(op.getResult()));
+  int64_t size = tileType(op.getResult()).getDimSize(0);
+  int64_t lanes = lanesFor(size, width);
+  auto minusL = [&](Value r, Value c) {
+    Value l = eval(op.getInput(), {r, c, 0});
+    return splat(arith::NegFOp::create(b, loc, l), lanes);
+  };
+  loop(0, size, lanes, [&](Value col) {
+    Values start;
+    for (int64_t r = 0; r < rows; ++r)
+      start.push_back(identityRow(add(row, r), col, lanes));
+    // Column block `col` of X is zero above row `col`.
+    auto sum = scf::ForOp::create(b, loc, col, row, index(1), start);
+    {
+      OpBuilder::InsertionGuard guard(b);
+      b.setInsertionPointToStart(sum.getBody());
+      Value k = sum.getInductionVar();
+      Value right = loadF32(at(x, k, col), lanes);
+      Values next;
+      for (int64_t r = 0; r < rows; ++r)
+        next.push_back(fma(minusL(add(row, r), k), right,
+                           sum.getRegionIterArg(r)));
+      scf::YieldOp::create(b, loc, next);
+    }
+    Values done(sum.getResults());
+    for (int64_t r = 0; r < rows; ++r) {
+      for (int64_t s = 0; s < r; ++s)
+        done[r] = fma(minusL(add(row, r), add(row, s)), done[s], done[r]);
+      storeF32(done[r], at(x, add(row, r), col));
+    }
+  });
+}
+
+/// Lanes of row `row` of the identity, from column `col` on.
+Value Emitter::identityRow(Value row, Value col, int64_t lanes) {
+  Value distance = arith::TruncIOp::create(
+      b, loc, b.getI32Type(), arith::SubIOp::create(b, loc, row, col));
+  Value is = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
+                                   iota(lanes, 32), splat(distance, lanes));
+  return arith::SelectOp::create(b, loc, is, splat(f32(1.0), lanes),
+                                 zeros(lanes));
+}
+
+} // namespace kdac::host

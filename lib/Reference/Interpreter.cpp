@@ -1,0 +1,330 @@
+#include "kdac/Reference/Interpreter.h"
+
+#include "kdac/Dialect/Dplr.h"
+#include "kdac/Reference/Float.h"
+#include "kdac/Reference/Reference.h"
+
+#include "llvm/ADT/TypeSwitch.h"
+
+#include <memory>
+
+using namespace mlir;
+
+namespace kdac::reference {
+
+namespace {
+
+/// What a value is at run time: elements by flat index, or a way to compute
+/// rows.
+struct Tensor {
+  std::function<double(int64_t)> element; ///< of stored tensors; else empty
+  Rows computed;                          ///< of maps: [tokens, heads, width]
+  SmallVector<int64_t> shape;
+
+  bool isAbsent() const { return !element && !computed; }
+};
+
+std::optional<DType> dtypeOf(Type type) {
+  return llvm::TypeSwitch<Type, std::optional<DType>>(type)
+      .Case<BFloat16Type>([](auto) { return DType::BF16; })
+      .Case<Float16Type>([](auto) { return DType::F16; })
+      .Case<Float32Type>([](auto) { return DType::F32; })
+      .Case<IntegerType>([](IntegerType t) -> std::optional<DType> {
+        if (t.getWidth() != 32 && t.getWidth() != 64)
+          return std::nullopt;
+        return t.getWidth() == 32 ? DType::I32 : DType::I64;
+      })
+      .Default([](Type) { return std::nullopt; });
+}
+
+Gate gateOf(dplr::GateMap map) {
+  switch (map) {
+  case dplr::GateMap::Identity:
+    return Gate::Identity;
+  case dplr::GateMap::Softplus:
+    return Gate::Softplus;
+  case dplr::GateMap::Bounded:
+    return Gate::Bounded;
+  }
+  llvm_unreachable("covered switch");
+}
+
+Beta betaOf(dplr::BetaMap map) {
+  switch (map) {
+  case dplr::BetaMap::Identity:
+    return Beta::Identity;
+  case dplr::BetaMap::Sigmoid:
+    return Beta::Sigmoid;
+  case dplr::BetaMap::TwoSigmoid:
+    return Beta::TwoSigmoid;
+  }
+  llvm_unreachable("covered switch");
+}
+
+/// Rows (token, head) of `width` elements, tokens `tokenStride` elements apart:
+/// 0 for tensors without a token dimension.
+Rows stored(const Tensor &tensor, int64_t width, int64_t tokenStride) {
+  return [element = tensor.element, width,
+          tokenStride](int64_t token, int64_t head, double *row) {
+    for (int64_t c = 0; c < width; ++c)
+      row[c] = element(token * tokenStride + head * width + c);
+  };
+}
+
+/// Walks one function.
+class Interpreter {
+public:
+  explicit Interpreter(func::FuncOp function) : function(function) {}
+
+  FailureOr<std::vector<InterpreterResult>>
+  run(ArrayRef<InterpreterArgument> arguments);
+
+private:
+  LogicalResult bind(BlockArgument argument, const InterpreterArgument &given);
+  LogicalResult visit(Operation &op);
+  LogicalResult visit(dplr::L2NormOp op);
+  LogicalResult visit(dplr::LogDecayOp op);
+  LogicalResult visit(dplr::WriteStrengthOp op);
+  LogicalResult visit(dplr::RecurrenceOp op);
+  LogicalResult bindOffsets(dplr::RecurrenceOp op, Operands &operands);
+  FailureOr<InterpreterResult> result(Value value);
+
+  const Tensor &at(Value value) { return values[value]; }
+  Rows sequence(Value value);
+  Rows headVector(Value value);
+  Rows state(Value value);
+  void keep(Value value, std::vector<double> data, ArrayRef<int64_t> shape);
+
+  func::FuncOp function;
+  llvm::DenseMap<Value, Tensor> values;
+};
+
+} // namespace
+
+/// [tokens, heads, width] or [tokens, heads]; rank 1 is [heads] for all tokens.
+Rows Interpreter::sequence(Value value) {
+  if (!value || at(value).isAbsent())
+    return {};
+  const Tensor &t = at(value);
+  if (t.computed)
+    return t.computed;
+  int64_t width = t.shape.size() == 3 ? t.shape[2] : 1;
+  int64_t tokenStride = t.shape.size() == 1 ? 0 : t.shape[1] * width;
+  return stored(t, width, tokenStride);
+}
+
+/// [heads, width] or [heads].
+Rows Interpreter::headVector(Value value) {
+  if (!value || at(value).isAbsent())
+    return {};
+  const Tensor &t = at(value);
+  return stored(t, t.shape.size() == 2 ? t.shape[1] : 1, 0);
+}
+
+/// [N, heads, rows, cols]
+Rows Interpreter::state(Value value) {
+  if (!value || at(value).isAbsent())
+    return {};
+  const Tensor &t = at(value);
+  int64_t matrix = t.shape[2] * t.shape[3];
+  return stored(t, matrix, t.shape[1] * matrix);
+}
+
+void Interpreter::keep(Value value, std::vector<double> data,
+                       ArrayRef<int64_t> shape) {
+  auto shared = std::make_shared<std::vector<double>>(std::move(data));
+  Tensor tensor;
+  tensor.element = [shared](int64_t i) { return (*shared)[i]; };
+  tensor.shape.assign(shape.begin(), shape.end());
+  values[value] = std::move(tensor);
+}
+
+LogicalResult Interpreter::bind(BlockArgument argument,
+                                const InterpreterArgument &given) {
+  auto complain = [&]() {
+    return function.emitError()
+           << "interpreter: argument " << argument.getArgNumber() << " ";
+  };
+  auto tensorType = dyn_cast<RankedTensorType>(argument.getType());
+  ArrayRef<int64_t> expected;
+  if (tensorType)
+    expected = tensorType.getShape();
+  if (given.shape.size() != expected.size())
+    return complain() << "expected rank " << expected.size() << ", but got "
+                      << given.shape.size();
+  for (auto [want, got] : llvm::zip(expected, given.shape))
+    if (got < 0 || (!ShapedType::isDynamic(want) && want != got))
+      return complain() << "expected shape of " << argument.getType()
+                        << ", but got a dimension of " << got;
+  std::optional<DType> dtype =
+      dtypeOf(getElementTypeOrSelf(argument.getType()));
+  if (!dtype)
+    return complain() << "has the unsupported type " << argument.getType();
+  Tensor tensor;
+  tensor.shape.assign(given.shape.begin(), given.shape.end());
+  if (given.data)
+    tensor.element = [data = given.data, dtype = *dtype](int64_t i) {
+      return load(data, dtype, i);
+    };
+  values[argument] = std::move(tensor);
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::L2NormOp op) {
+  Tensor tensor;
+  tensor.shape = at(op.getInput()).shape;
+  tensor.computed = l2norm(sequence(op.getInput()), tensor.shape[2],
+                           op.getEps().convertToDouble());
+  values[op.getResult()] = std::move(tensor);
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::LogDecayOp op) {
+  Tensor tensor;
+  tensor.shape = at(op.getLogits()).shape;
+  GateMap map;
+  map.gate = gateOf(op.getMap());
+  map.aLog = headVector(op.getALog());
+  map.dtBias = headVector(op.getDtBias());
+  if (op.getBound())
+    map.bound = op.getBound()->convertToDouble();
+  int64_t width = tensor.shape.size() == 3 ? tensor.shape[2] : 1;
+  tensor.computed = logDecay(std::move(map), sequence(op.getLogits()), width);
+  values[op.getResult()] = std::move(tensor);
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::WriteStrengthOp op) {
+  Tensor tensor;
+  tensor.shape = at(op.getInput()).shape;
+  tensor.computed = writeStrength(betaOf(op.getMap()), sequence(op.getInput()));
+  values[op.getResult()] = std::move(tensor);
+  return success();
+}
+
+/// Given offsets, or N equal parts, N from the initial state's shape.
+LogicalResult Interpreter::bindOffsets(dplr::RecurrenceOp op,
+                                       Operands &operands) {
+  int64_t tokens = at(op.getQ()).shape[0];
+  if (op.getOffsets() && !at(op.getOffsets()).isAbsent()) {
+    const Tensor &offsets = at(op.getOffsets());
+    for (int64_t n = 0; n < offsets.shape[0]; ++n)
+      operands.offsets.push_back(static_cast<int64_t>(offsets.element(n)));
+  } else {
+    int64_t count = op.getInitial() ? at(op.getInitial()).shape[0] : 1;
+    if (count < 1 || tokens % count != 0)
+      return op.emitError() << "interpreter: expected the number of tokens to "
+                               "be a multiple of the sequences, but got "
+                            << tokens << " and " << count;
+    for (int64_t n = 0; n <= count; ++n)
+      operands.offsets.push_back(n * (tokens / count));
+  }
+  ArrayRef<int64_t> bounds = operands.offsets;
+  if (bounds.empty() || bounds.front() < 0 || bounds.back() > tokens ||
+      !llvm::is_sorted(bounds))
+    return op.emitError() << "interpreter: expected ascending offsets within 0 "
+                             "and "
+                          << tokens;
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
+  Operands o;
+  ArrayRef<int64_t> keys = at(op.getQ()).shape, writes = at(op.getV()).shape;
+  o.heads = keys[1];
+  o.valueHeads = writes[1];
+  o.keyDim = keys[2];
+  o.valueDim = writes[2];
+  if (o.heads < 1 || o.valueHeads % o.heads != 0)
+    return op.emitError() << "interpreter: expected value heads to be a "
+                             "multiple of key heads, but got "
+                          << o.valueHeads << " and " << o.heads;
+  if (failed(bindOffsets(op, o)))
+    return failure();
+  o.q = sequence(op.getQ());
+  o.k = sequence(op.getK());
+  o.v = sequence(op.getV());
+  o.decay = sequence(op.getDecay());
+  o.perChannel = op.getDecay() && at(op.getDecay()).shape.size() == 3;
+  o.beta = sequence(op.getBeta());
+  o.delta = op.getDelta();
+  o.a = sequence(op.getEraseA());
+  o.b = sequence(op.getEraseB());
+  o.initial = state(op.getInitial());
+  o.layout =
+      op.getLayout() == dplr::Layout::VK ? StateLayout::VK : StateLayout::KV;
+  o.scale = at(op.getScale()).element(0);
+  Results results = reference::run(o);
+  int64_t sequences = static_cast<int64_t>(o.offsets.size()) - 1;
+  bool vFirst = o.layout == StateLayout::VK;
+  results.out.resize(keys[0] * o.valueHeads * o.valueDim, 0.0);
+  keep(op.getOut(), std::move(results.out),
+       {keys[0], o.valueHeads, o.valueDim});
+  keep(op.getFinalState(), std::move(results.finalState),
+       {sequences, o.valueHeads, vFirst ? o.valueDim : o.keyDim,
+        vFirst ? o.keyDim : o.valueDim});
+  return success();
+}
+
+LogicalResult Interpreter::visit(Operation &op) {
+  return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
+      .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
+            dplr::RecurrenceOp>([&](auto typed) { return visit(typed); })
+      .Default([](Operation *other) {
+        return other->emitError()
+               << "interpreter: expected a dplr op, but got '"
+               << other->getName() << "'";
+      });
+}
+
+FailureOr<InterpreterResult> Interpreter::result(Value value) {
+  const Tensor &t = at(value);
+  InterpreterResult result;
+  result.shape.assign(t.shape.begin(), t.shape.end());
+  int64_t width = t.shape.size() == 3 ? t.shape[2] : 1;
+  int64_t heads = t.shape.size() > 1 ? t.shape[1] : 1;
+  int64_t count = 1;
+  for (int64_t extent : t.shape)
+    count *= extent;
+  result.data.resize(count);
+  for (int64_t i = 0; t.element && i < count; ++i)
+    result.data[i] = t.element(i);
+  for (int64_t row = 0; t.computed && row * width < count; ++row)
+    t.computed(row / heads, row % heads, result.data.data() + row * width);
+  if (t.isAbsent())
+    return function.emitError()
+           << "interpreter: an absent argument is returned";
+  return result;
+}
+
+FailureOr<std::vector<InterpreterResult>>
+Interpreter::run(ArrayRef<InterpreterArgument> arguments) {
+  if (!function.getBody().hasOneBlock())
+    return function.emitError() << "interpreter: expected one block";
+  if (arguments.size() != function.getNumArguments())
+    return function.emitError()
+           << "interpreter: expected " << function.getNumArguments()
+           << " arguments, but got " << arguments.size();
+  for (auto [argument, given] : llvm::zip(function.getArguments(), arguments))
+    if (failed(bind(argument, given)))
+      return failure();
+  Block &block = function.getBody().front();
+  for (Operation &op : block.without_terminator())
+    if (failed(visit(op)))
+      return failure();
+  std::vector<InterpreterResult> results;
+  for (Value value : block.getTerminator()->getOperands()) {
+    FailureOr<InterpreterResult> one = result(value);
+    if (failed(one))
+      return failure();
+    results.push_back(std::move(*one));
+  }
+  return results;
+}
+
+FailureOr<std::vector<InterpreterResult>>
+interpretDplr(func::FuncOp function, ArrayRef<InterpreterArgument> arguments) {
+  return Interpreter(function).run(arguments);
+}
+
+} // namespace kdac::reference
