@@ -154,16 +154,16 @@ private:
 
 class HostTestKernel : public Kernel {
 public:
-  HostTestKernel(HostKernel kernel, int threads)
-      : kernel(std::move(kernel)), threads(threads) {}
+  HostTestKernel(HostKernel kernel, HostPool &pool)
+      : kernel(std::move(kernel)), pool(pool) {}
 
   std::string origin() const override { return kernel.origin(); }
-  Status run(Case &c) override { return kernel.launch(c.argv(), threads); }
+  Status run(Case &c) override { return kernel.launch(pool, c.argv()); }
   StatusOr<double> time(Case &c, int launches) override {
     std::vector<double> times;
     for (int i = 0; i < launches; ++i) {
       auto start = std::chrono::steady_clock::now();
-      if (Status s = kernel.launch(c.argv(), threads); !s.ok())
+      if (Status s = kernel.launch(pool, c.argv()); !s.ok())
         return s;
       times.push_back(std::chrono::duration<double, std::micro>(
                           std::chrono::steady_clock::now() - start)
@@ -174,12 +174,12 @@ public:
 
 private:
   HostKernel kernel;
-  int threads;
+  HostPool &pool;
 };
 
 class HostExecutor : public Executor {
 public:
-  explicit HostExecutor(int threads) : threads(threads) {}
+  explicit HostExecutor(int threads) : pool(threads) {}
 
   Machine machine() const override { return {processor(), "host", "", ""}; }
   bool supports(const PackReader &pack, const PackVariant &v) const override {
@@ -196,7 +196,7 @@ public:
     if (!kernel.ok())
       return kernel.status();
     return std::unique_ptr<Kernel>(
-        new HostTestKernel(std::move(*kernel), threads));
+        new HostTestKernel(std::move(*kernel), pool));
   }
 
 private:
@@ -208,7 +208,7 @@ private:
     return "unknown processor";
   }
 
-  int threads;
+  HostPool pool;
 };
 
 } // namespace
