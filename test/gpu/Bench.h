@@ -3,14 +3,10 @@
 #ifndef KDAC_TEST_GPU_BENCH_H
 #define KDAC_TEST_GPU_BENCH_H
 
-#include "Pattern.h"
+#include "BenchCall.h"
 #include "Runner.h"
 
 namespace kdac::gputest {
-
-/// Prints and returns the device's copy bandwidth in bytes per microsecond,
-/// bytes read plus bytes written.
-StatusOr<double> copyBandwidth(const Device &device);
 
 class BenchRunner {
 public:
@@ -22,6 +18,17 @@ public:
               const std::vector<BenchShape> &shapes);
 
 private:
+  using Sets = std::vector<std::unique_ptr<BenchCall>>;
+
+  /// Enough sets of tensors that one launch finds nothing of the last in L2.
+  StatusOr<Sets> makeSets(const Variant &variant, const BenchShape &shape,
+                          cuda::Stream stream);
+  /// Runs the first set and fills in the entry's errors; fails if one is above
+  /// its bound.
+  Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
+                    const BenchCall &call, cuda::Stream stream, Entry &entry);
+  StatusOr<double> time(const GpuKernel &kernel, const Sets &sets,
+                        cuda::Stream stream);
   StatusOr<Entry> measure(const GpuKernel &kernel, const BenchShape &shape);
   const reference::Results &oracle(const Variant &variant,
                                    const BenchShape &shape);

@@ -1,6 +1,6 @@
 #include "Executor.h"
+#include "Timing.h"
 
-#include <algorithm>
 #include <chrono>
 #include <fstream>
 
@@ -78,31 +78,9 @@ public:
     StatusOr<int64_t> grid = kernel.check(argv);
     if (!grid.ok())
       return grid.status();
-    std::vector<EventHandle> events;
-    for (int i = 0; i <= launches; ++i) {
-      StatusOr<EventHandle> event = EventHandle::create(device);
-      if (!event.ok())
-        return event.status();
-      events.push_back(std::move(*event));
-    }
-    for (int i = 0; i <= launches; ++i) {
-      if (Status s = events[i].record(stream); !s.ok())
-        return s;
-      if (i == launches)
-        break;
-      if (Status s = kernel.launchChecked(stream, argv, *grid); !s.ok())
-        return s;
-    }
-    if (Status s = events.back().synchronize(); !s.ok())
-      return s;
-    std::vector<double> times;
-    for (int i = 0; i < launches; ++i) {
-      StatusOr<double> us = events[i + 1].microsecondsSince(events[i]);
-      if (!us.ok())
-        return us.status();
-      times.push_back(*us);
-    }
-    return median(std::move(times));
+    return medianMicroseconds(device, stream, launches, [&] {
+      return kernel.launchChecked(stream, argv, *grid);
+    });
   }
 
 private:
@@ -236,12 +214,6 @@ StatusOr<std::unique_ptr<Executor>> makeExecutor(const Options &options) {
     return stream.status();
   return std::unique_ptr<Executor>(
       new GpuExecutor(std::move(*device), std::move(*stream)));
-}
-
-double median(std::vector<double> values) {
-  auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
 }
 
 } // namespace kdac::gputest

@@ -53,9 +53,6 @@ public:
 
 StatusOr<std::unique_ptr<Executor>> makeExecutor(const Options &options);
 
-/// The median of `values`, which is not empty.
-double median(std::vector<double> values);
-
 } // namespace kdac::gputest
 
 #endif // KDAC_TEST_GPU_EXECUTOR_H

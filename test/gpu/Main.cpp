@@ -3,6 +3,7 @@
 #include "Options.h"
 #include "Runner.h"
 #include "Supervisor.h"
+#include "Timing.h"
 
 #include <chrono>
 #include <cstdio>
