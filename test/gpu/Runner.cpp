@@ -84,7 +84,7 @@ double usedPercent(const CheckResult &result) {
 } // namespace
 
 Variant oracleVariant(Variant variant) {
-  variant.form = Form::Chunk;
+  variant.form = Form::Step;
   variant.target = "host";
   variant.precision = Precision::Default;
   variant.offsetDtype = DType::I32;
