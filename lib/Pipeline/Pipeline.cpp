@@ -1,6 +1,7 @@
 // The order of passes, decided here and nowhere else.
 #include "kdac/Pipeline/Pipeline.h"
 #include "kdac/Passes.h"
+#include "kdac/Target/Host.h"
 #include "kdac/Target/Targets.h"
 
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
@@ -37,6 +38,16 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   // exit decides where values live.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  const Target *row = findTarget(target);
+  if (stage == Stage::Tile || !row)
+    return;
+  if (row->kind == TargetKind::Host) {
+    TileToHostPassOptions host;
+    host.vectorWidth = options.vectorWidth;
+    pm.addPass(createTileToHostPass(host));
+    buildHostLowering(pm);
+    return;
+  }
 }
 
 } // namespace kdac

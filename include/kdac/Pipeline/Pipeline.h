@@ -17,6 +17,8 @@ struct ScheduleOptions {
   int64_t chunk = 0;
   int64_t vTile = 0;
   int64_t warps = 0;
+  /// Host exit: f32 lanes of its vectors, see hostVectorWidth.
+  int64_t vectorWidth = 16;
 };
 
 /// The stages of `kdac emit --stage=`.
