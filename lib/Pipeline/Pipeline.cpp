@@ -4,6 +4,11 @@
 #include "kdac/Target/Host.h"
 #include "kdac/Target/Targets.h"
 
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
@@ -21,6 +26,16 @@ void registerKdacDialects(DialectRegistry &registry) {
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);
+}
+
+/// From per-thread arith, scf and vector code to the LLVM dialect.
+static void buildNVVMLowering(OpPassManager &pm) {
+  pm.addPass(createCSEPass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertNVVMToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
 }
 
 void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
@@ -48,6 +63,11 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
     buildHostLowering(pm);
     return;
   }
+  pm.addPass(createTilePlacePass());
+  if (stage == Stage::Scheduled)
+    return;
+  pm.addPass(createTileToNVVMPass());
+  buildNVVMLowering(pm);
 }
 
 } // namespace kdac
