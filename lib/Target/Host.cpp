@@ -147,12 +147,15 @@ static std::string readFile(StringRef path) {
 static Error writeFile(StringRef path, StringRef bytes) {
   std::error_code code;
   raw_fd_ostream os(path, code);
-  os << bytes;
-  os.close();
-  if (code || os.has_error())
-    return createStringError("cannot write " + path + ": " +
-                             (code ? code : os.error()).message());
-  return Error::success();
+  if (!code) {
+    os << bytes;
+    os.close();
+    code = os.error();
+  }
+  if (!code)
+    return Error::success();
+  os.clear_error(); // else the stream ends the process
+  return createStringError("cannot write " + path + ": " + code.message());
 }
 
 Expected<std::string> linkHostObject(StringRef object, StringRef linker,
@@ -208,7 +211,7 @@ Expected<std::unique_ptr<HostJit>> HostJit::create(mlir::ModuleOp module) {
   return result;
 }
 
-Expected<HostKernel> HostJit::lookup(StringRef name) const {
+Expected<JitKernel> HostJit::lookup(StringRef name) const {
   auto bytes = scratchBytes.find(name);
   if (bytes == scratchBytes.end())
     return createStringError("the module has no host kernel called '" + name +
@@ -216,7 +219,7 @@ Expected<HostKernel> HostJit::lookup(StringRef name) const {
   Expected<orc::ExecutorAddr> address = jit->lookup(name);
   if (!address)
     return address.takeError();
-  return HostKernel{address->toPtr<HostEntry>(), bytes->second};
+  return JitKernel{address->toPtr<HostEntry>(), bytes->second};
 }
 
 } // namespace kdac

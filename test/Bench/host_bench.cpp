@@ -92,7 +92,7 @@ static std::optional<Variant> variantOfFlags() {
 
 struct Compiled {
   std::unique_ptr<HostJit> jit;
-  HostKernel kernel;
+  JitKernel kernel;
   int64_t vTile = 0;
 };
 

@@ -30,7 +30,7 @@ TEST(Launch, RunsEveryInstanceOnce) {
   ASSERT_TRUE(kernel.ok());
   auto jit = compileTile(mathText("math.absf"));
   ASSERT_TRUE(jit);
-  kdac::HostKernel f = llvm::cantFail(jit->lookup("f"));
+  kdac::JitKernel f = llvm::cantFail(jit->lookup("f"));
   const int64_t n = 16 * 1000 - 3;
   Floats x = random(n, 41), out(n + 3, kPoison);
   void *px = x.data(), *po = out.data();

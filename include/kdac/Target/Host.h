@@ -55,7 +55,7 @@ llvm::Expected<std::string>
 findHostLinker(llvm::ArrayRef<std::string> directories);
 
 /// One compiled kernel in this process; it lives as long as its HostJit.
-struct HostKernel {
+struct JitKernel {
   HostEntry entry = nullptr;
   int64_t scratchBytes = 0; ///< per thread, aligned to 64
 };
@@ -68,7 +68,7 @@ public:
   ~HostJit();
 
   /// The kernel called `name`; an error when there is none.
-  llvm::Expected<HostKernel> lookup(llvm::StringRef name) const;
+  llvm::Expected<JitKernel> lookup(llvm::StringRef name) const;
 
 private:
   HostJit();

@@ -1,0 +1,99 @@
+// Promises: what a pack says about each kernel: everything a launch needs, so
+// that the runtime computes none of it. Does not: hold image bytes, touch
+// files, or depend on LLVM.
+#ifndef KDAC_PACK_MANIFEST_H
+#define KDAC_PACK_MANIFEST_H
+
+#include "kdac/Runtime/Status.h"
+#include "kdac/Variant/Variant.h"
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace kdac {
+
+enum class ImageKind {
+  Ptx,    ///< PTX text
+  Cubin,  ///< GPU machine code
+  HostSo, ///< an ELF shared object with one host entry
+};
+
+/// One image of the image table.
+struct Image {
+  ImageKind kind = ImageKind::Ptx;
+  std::string arch;    ///< sm_90a, x86-64-v3, x86-64-v4, aarch64, ...
+  uint64_t offset = 0; ///< from the start of the images, a multiple of 64
+  uint64_t size = 0;   ///< bytes
+  std::string sha256;  ///< 64 hexadecimal digits
+};
+
+/// One argument and what the kernel relies on.
+struct LaunchArg {
+  Arg arg;
+  /// Pointers: the address is a multiple of this many bytes. Strides: the value
+  /// is a multiple of this many elements. 1 where nothing is relied on.
+  int64_t alignment = 1;
+};
+
+/// One kernel launch.
+struct Launch {
+  std::string entry;           ///< the symbol in every image
+  std::vector<LaunchArg> args; ///< ABI order
+  /// Number of program instances, flat on x, as a size expression over the
+  /// call's N, T, H, HV and the variant's K, V (SizeExpr.h).
+  std::string grid;
+  int64_t blockThreads = 1; ///< GPU only
+  int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory
+  int64_t scratchBytes = 0; ///< host only: 64-byte aligned, per thread
+  int64_t registers = 0;    ///< GPU only: per thread, as ptxas reports
+  int64_t spillBytes = 0;   ///< GPU only: stores and loads, as ptxas reports
+  std::string ptxSha256;    ///< of the PTX the cubin was made from; PackWriter
+                            ///< takes it from a PTX image where it is empty
+  std::vector<size_t> images; ///< indices into the image table
+};
+
+/// One variant of a pack.
+struct PackVariant {
+  Variant variant;              ///< resolved
+  std::string schedule;         ///< the schedule attribute as text
+  std::string llvmVersion;      ///< of the code generator
+  std::string ptxasVersion;     ///< of the assembler, or empty
+  std::vector<Launch> launches; ///< in order; each waits for the one before
+
+  std::string name() const { return variantName(variant); }
+};
+
+/// The whole manifest.
+struct Manifest {
+  std::vector<PackVariant> variants; ///< sorted by name
+  std::vector<Image> images;
+};
+
+/// The version of the format this library reads and writes.
+constexpr uint32_t packVersion = 1;
+
+/// kernelArgs(variant) with the alignments every kdac kernel relies on: 16
+/// bytes for pointers, except offsets (their element); a stride keeps each
+/// contiguous line of a token at a multiple of gcd(16, bytes of a line).
+std::vector<LaunchArg> launchArgs(const Variant &variant);
+
+/// "N * HV * ceildiv(V, vTile)": one instance per sequence, value head and
+/// slice.
+std::string gridExpr(int64_t vTile);
+
+std::string_view spell(ImageKind);
+
+/// Canonical JSON: sorted keys, no spaces; equal manifests give equal text.
+std::string toJson(const Manifest &manifest);
+/// A manifest from JSON of any origin; errors name the path of the field.
+StatusOr<Manifest> manifestFromJson(std::string_view text);
+
+/// Canonical JSON of a resolved variant, and back.
+std::string toJson(const Variant &variant);
+StatusOr<Variant> variantFromJson(std::string_view text);
+
+} // namespace kdac
+
+#endif // KDAC_PACK_MANIFEST_H

@@ -1,0 +1,30 @@
+// Promises: that a call's arguments fit what a launch relies on, checked before
+// anything runs. Does not: look at tensor contents (a kernel clamps offsets
+// itself), or launch.
+#ifndef KDAC_RUNTIME_CALL_H
+#define KDAC_RUNTIME_CALL_H
+
+#include "kdac/Pack/Manifest.h"
+
+namespace kdac {
+
+/// Arguments in ABI order by cuLaunchKernel's convention, on GPU and host
+/// alike: `argv[i]` points to the value of argument i, which is a pointer
+/// (Input, Output), an int64_t (Size) or a float (Scale).
+using CallArguments = void *const *;
+
+/// Refuses, with a sentence naming the argument, its value and the limit: a
+/// null pointer where the argument is not optional, a misaligned pointer,
+/// negative sizes, HV that is no multiple of H, misaligned or negative strides,
+/// output strides under one token's width, and sizes beyond 64 bits.
+Status checkCall(const PackVariant &variant, const Launch &launch,
+                 CallArguments argv);
+
+/// The number of program instances of a checked call: 0 means that there is
+/// nothing to run.
+StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
+                         CallArguments argv);
+
+} // namespace kdac
+
+#endif // KDAC_RUNTIME_CALL_H

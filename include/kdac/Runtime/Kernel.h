@@ -1,0 +1,96 @@
+// Promises: a pack's variant ready to launch, on a GPU or on the host, with
+// every call checked first. Does not: allocate, synchronise or load anything
+// during a GPU launch; own the caller's memory.
+#ifndef KDAC_RUNTIME_KERNEL_H
+#define KDAC_RUNTIME_KERNEL_H
+
+#include "kdac/Pack/PackReader.h"
+#include "kdac/Runtime/Call.h"
+#include "kdac/Runtime/Device.h"
+#include "kdac/Runtime/HostLaunch.h"
+
+#include <memory>
+#include <string>
+
+namespace kdac {
+
+/// A variant loaded onto one GPU. Copies share the module. Launching is safe
+/// from many threads and inside graph capture.
+class GpuKernel {
+public:
+  /// Loads the machine code that fits the device, or else compiles the PTX that
+  /// does; origin() says which. `variant` belongs to `pack`.
+  static StatusOr<GpuKernel> load(const Device &device, const PackReader &pack,
+                                  const PackVariant &variant);
+
+  /// "cubin sm_90a", or "ptx sm_80, compiled by the driver: ..." with why.
+  const std::string &origin() const { return state->origin; }
+  const PackVariant &variant() const { return state->variant; }
+  /// Local memory per thread that the driver reports, in bytes.
+  int64_t localBytes() const { return state->localBytes; }
+
+  /// Checks the call and enqueues it on `stream`.
+  Status launch(cuda::Stream stream, CallArguments argv) const;
+  /// Enqueues a call of `grid` instances that was checked before: checkCall and
+  /// gridOf done once for a call that is repeated.
+  Status launchChecked(cuda::Stream stream, CallArguments argv,
+                       int64_t grid) const;
+  /// checkCall and gridOf of the only launch.
+  StatusOr<int64_t> check(CallArguments argv) const;
+
+private:
+  struct State {
+    Device device;
+    PackVariant variant;
+    std::string origin;
+    cuda::Module module = nullptr;
+    cuda::Function function = nullptr;
+    int64_t localBytes = 0;
+    State(Device device, PackVariant variant)
+        : device(std::move(device)), variant(std::move(variant)) {}
+    ~State();
+    Status loadAny(const PackReader &pack);
+    Status loadImage(std::string_view bytes);
+    Status prepareFunction();
+  };
+  explicit GpuKernel(std::shared_ptr<State> state) : state(std::move(state)) {}
+
+  std::shared_ptr<State> state;
+};
+
+/// A variant's shared object, loaded from memory. Copies share it.
+class HostKernel {
+public:
+  /// Loads the best host image that this processor can run.
+  static StatusOr<HostKernel> load(const PackReader &pack,
+                                   const PackVariant &variant);
+
+  const std::string &origin() const { return state->origin; }
+  const PackVariant &variant() const { return state->variant; }
+
+  /// Checks the call, then runs it to completion on `pool`.
+  Status launch(HostPool &pool, CallArguments argv) const;
+  /// The same on a pool of its own; 0 threads: one per core.
+  Status launch(CallArguments argv, int threads = 0) const;
+
+private:
+  struct State {
+    PackVariant variant;
+    std::string origin;
+    void *library = nullptr;
+    HostEntry entry = nullptr;
+    explicit State(PackVariant variant) : variant(std::move(variant)) {}
+    ~State();
+    Status loadImage(std::string_view bytes);
+  };
+  explicit HostKernel(std::shared_ptr<State> state) : state(std::move(state)) {}
+
+  std::shared_ptr<State> state;
+};
+
+/// True if this processor runs host code for `arch` (x86-64-v3, aarch64, ...).
+bool runsOnHost(std::string_view arch);
+
+} // namespace kdac
+
+#endif // KDAC_RUNTIME_KERNEL_H

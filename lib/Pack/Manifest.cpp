@@ -1,0 +1,324 @@
+#include "kdac/Pack/Manifest.h"
+#include "Fields.h"
+#include "kdac/Pack/SizeExpr.h"
+
+#include <limits>
+#include <numeric>
+
+using nlohmann::json;
+
+namespace kdac {
+
+namespace {
+
+constexpr int64_t anySize = std::numeric_limits<int64_t>::max();
+/// Bytes that a pointer argument is aligned to; one 16-byte vector load.
+constexpr int64_t pointerAlignment = 16;
+
+std::optional<ImageKind> parseImageKind(std::string_view text) {
+  for (ImageKind kind : {ImageKind::Ptx, ImageKind::Cubin, ImageKind::HostSo})
+    if (spell(kind) == text)
+      return kind;
+  return std::nullopt;
+}
+
+std::string_view spellKind(ArgKind kind) {
+  switch (kind) {
+  case ArgKind::Input:
+    return "input";
+  case ArgKind::Output:
+    return "output";
+  case ArgKind::Size:
+    return "size";
+  case ArgKind::Scale:
+    return "scale";
+  }
+  return "?";
+}
+
+std::optional<ArgKind> parseArgKind(std::string_view text) {
+  for (ArgKind kind :
+       {ArgKind::Input, ArgKind::Output, ArgKind::Size, ArgKind::Scale})
+    if (spellKind(kind) == text)
+      return kind;
+  return std::nullopt;
+}
+
+// Writing. nlohmann::json keeps object keys sorted: dump() is canonical.
+
+json variantJson(const Variant &v) {
+  return {{"recurrence", v.recurrence},
+          {"form", spell(v.form)},
+          {"key_dim", v.keyDim},
+          {"value_dim", v.valueDim},
+          {"dtype", spell(v.dtype)},
+          {"state_dtype", spell(v.stateDtype)},
+          {"state_layout", spell(v.stateLayout)},
+          {"gate", spell(*v.gate)},
+          {"gate_dtype", spell(*v.gateDtype)},
+          {"beta", spell(*v.beta)},
+          {"l2norm", *v.l2norm},
+          {"lower_bound", v.lowerBound},
+          {"offset_dtype", spell(v.offsetDtype)},
+          {"precision", spell(v.precision)},
+          {"target", v.target}};
+}
+
+json argJson(const LaunchArg &a) {
+  return {{"name", a.arg.name},          {"kind", spellKind(a.arg.kind)},
+          {"dtype", spell(a.arg.dtype)}, {"optional", a.arg.optional},
+          {"shape", a.arg.shape},        {"alignment", a.alignment}};
+}
+
+json launchJson(const Launch &launch) {
+  json args = json::array();
+  for (const LaunchArg &arg : launch.args)
+    args.push_back(argJson(arg));
+  return {{"entry", launch.entry},
+          {"args", std::move(args)},
+          {"grid", launch.grid},
+          {"block_threads", launch.blockThreads},
+          {"shared_bytes", launch.sharedBytes},
+          {"scratch_bytes", launch.scratchBytes},
+          {"registers", launch.registers},
+          {"spill_bytes", launch.spillBytes},
+          {"ptx_sha256", launch.ptxSha256},
+          {"images", launch.images}};
+}
+
+json packVariantJson(const PackVariant &v) {
+  json launches = json::array();
+  for (const Launch &launch : v.launches)
+    launches.push_back(launchJson(launch));
+  return {{"name", v.name()},        {"variant", variantJson(v.variant)},
+          {"schedule", v.schedule},  {"llvm", v.llvmVersion},
+          {"ptxas", v.ptxasVersion}, {"launches", std::move(launches)}};
+}
+
+json imageJson(const Image &image) {
+  return {{"kind", spell(image.kind)},
+          {"arch", image.arch},
+          {"offset", image.offset},
+          {"size", image.size},
+          {"sha256", image.sha256}};
+}
+
+std::string dump(const json &value) {
+  // Strings from users may hold anything; replace what is not UTF-8.
+  return value.dump(-1, ' ', false, json::error_handler_t::replace);
+}
+
+// Reading.
+
+Variant readVariant(const json &value, const std::string &where,
+                    Status &status) {
+  Fields f(value, where, status);
+  Variant v;
+  v.recurrence = f.text("recurrence");
+  v.form = f.spelled("form", parseForm);
+  v.keyDim = f.integer("key_dim", 1, anySize);
+  v.valueDim = f.integer("value_dim", 1, anySize);
+  v.dtype = f.spelled("dtype", parseDType);
+  v.stateDtype = f.spelled("state_dtype", parseDType);
+  v.stateLayout = f.spelled("state_layout", parseStateLayout);
+  v.gate = f.spelled("gate", parseGate);
+  v.gateDtype = f.spelled("gate_dtype", parseDType);
+  v.beta = f.spelled("beta", parseBeta);
+  v.l2norm = f.boolean("l2norm");
+  v.lowerBound = f.number("lower_bound");
+  v.offsetDtype = f.spelled("offset_dtype", parseDType);
+  v.precision = f.spelled("precision", parsePrecision);
+  v.target = f.text("target");
+  if (!status.ok())
+    return v;
+  if (auto error = resolve(v))
+    f.reject("", *error);
+  return v;
+}
+
+LaunchArg readArg(const json &value, const std::string &where, Status &status) {
+  Fields f(value, where, status);
+  LaunchArg a;
+  a.arg.name = f.text("name");
+  a.arg.kind = f.spelled("kind", parseArgKind);
+  a.arg.dtype = f.spelled("dtype", parseDType);
+  a.arg.optional = f.boolean("optional");
+  a.arg.shape = f.text("shape");
+  a.alignment = f.integer("alignment", 1, 4096);
+  return a;
+}
+
+Launch readLaunch(const json &value, const std::string &where,
+                  size_t imageCount, Status &status) {
+  Fields f(value, where, status);
+  Launch launch;
+  launch.entry = f.text("entry");
+  f.array("args", [&](const json &arg, const std::string &at) {
+    launch.args.push_back(readArg(arg, at, status));
+  });
+  launch.grid = f.text("grid");
+  if (status.ok())
+    if (Status grid =
+            checkSizeExpr(launch.grid, {"N", "T", "H", "HV", "K", "V"});
+        !grid.ok())
+      f.reject("grid", grid.message());
+  launch.blockThreads = f.integer("block_threads", 1, 1024);
+  launch.sharedBytes = f.integer("shared_bytes", 0, 1 << 20);
+  launch.scratchBytes = f.integer("scratch_bytes", 0, int64_t(1) << 40);
+  launch.registers = f.integer("registers", 0, 1 << 16);
+  launch.spillBytes = f.integer("spill_bytes", 0, 1 << 30);
+  launch.ptxSha256 = f.text("ptx_sha256");
+  f.array("images", [&](const json &index, const std::string &) {
+    if (!index.is_number_unsigned() || index.get<uint64_t>() >= imageCount)
+      f.reject("images", index.dump() + " is not one of " +
+                             std::to_string(imageCount) + " images");
+    else
+      launch.images.push_back(index.get<size_t>());
+  });
+  if (launch.images.empty())
+    f.reject("images", "is empty");
+  return launch;
+}
+
+PackVariant readPackVariant(const json &value, const std::string &where,
+                            size_t imageCount, Status &status) {
+  Fields f(value, where, status);
+  PackVariant v;
+  std::string name = f.text("name");
+  auto variant = value.is_object() ? value.find("variant") : value.end();
+  if (value.is_object() && variant != value.end())
+    v.variant = readVariant(*variant, where + ".variant", status);
+  else
+    f.reject("variant", "is missing");
+  v.schedule = f.text("schedule");
+  v.llvmVersion = f.text("llvm");
+  v.ptxasVersion = f.text("ptxas");
+  f.array("launches", [&](const json &launch, const std::string &at) {
+    v.launches.push_back(readLaunch(launch, at, imageCount, status));
+  });
+  if (v.launches.empty())
+    f.reject("launches", "is empty");
+  if (status.ok() && name != v.name())
+    f.reject("name", "'" + name +
+                         "' does not match its options, which spell '" +
+                         v.name() + "'");
+  return v;
+}
+
+Image readImage(const json &value, const std::string &where, Status &status) {
+  Fields f(value, where, status);
+  Image image;
+  image.kind = f.spelled("kind", parseImageKind);
+  image.arch = f.text("arch");
+  image.offset = static_cast<uint64_t>(f.integer("offset", 0, anySize));
+  image.size = static_cast<uint64_t>(f.integer("size", 0, anySize));
+  image.sha256 = f.text("sha256");
+  return image;
+}
+
+StatusOr<json> parseJson(std::string_view text) {
+  json value = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (value.is_discarded())
+    return Status(ErrorCode::Corrupt, "the manifest is not valid JSON");
+  return value;
+}
+
+void checkOrder(const Manifest &manifest, Fields &f) {
+  for (size_t i = 1; i < manifest.variants.size(); ++i)
+    if (manifest.variants[i - 1].name() >= manifest.variants[i].name())
+      f.reject("variants", "'" + manifest.variants[i].name() +
+                               "' is not sorted or appears twice");
+}
+
+/// What a stride of a tensor of this shape is a multiple of, in elements.
+int64_t strideAlignment(const Variant &v, const Arg &tensor) {
+  int64_t line = 1;
+  if (tensor.shape.find(", K]") != std::string::npos)
+    line = v.keyDim;
+  else if (tensor.shape.find(", V]") != std::string::npos)
+    line = v.valueDim;
+  int64_t size = dtypeSize(tensor.dtype);
+  return std::max<int64_t>(1, std::gcd(pointerAlignment, line * size) / size);
+}
+
+} // namespace
+
+std::string_view spell(ImageKind kind) {
+  switch (kind) {
+  case ImageKind::Ptx:
+    return "ptx";
+  case ImageKind::Cubin:
+    return "cubin";
+  case ImageKind::HostSo:
+    return "host-so";
+  }
+  return "?";
+}
+
+std::vector<LaunchArg> launchArgs(const Variant &variant) {
+  std::vector<Arg> args = kernelArgs(variant);
+  std::vector<LaunchArg> result;
+  for (const Arg &arg : args) {
+    int64_t alignment = 1;
+    if (arg.kind == ArgKind::Input || arg.kind == ArgKind::Output)
+      alignment =
+          arg.name == "offsets" ? dtypeSize(arg.dtype) : pointerAlignment;
+    for (const Arg &tensor : args)
+      if (arg.name == tensor.name + "_stride")
+        alignment = strideAlignment(variant, tensor);
+    result.push_back({arg, alignment});
+  }
+  return result;
+}
+
+std::string gridExpr(int64_t vTile) {
+  return "N * HV * ceildiv(V, " + std::to_string(vTile) + ")";
+}
+
+std::string toJson(const Variant &variant) {
+  return dump(variantJson(variant));
+}
+
+StatusOr<Variant> variantFromJson(std::string_view text) {
+  StatusOr<json> value = parseJson(text);
+  if (!value.ok())
+    return value.status();
+  Status status;
+  Variant variant = readVariant(*value, "variant", status);
+  if (!status.ok())
+    return status;
+  return variant;
+}
+
+std::string toJson(const Manifest &manifest) {
+  json variants = json::array(), images = json::array();
+  for (const PackVariant &v : manifest.variants)
+    variants.push_back(packVariantJson(v));
+  for (const Image &image : manifest.images)
+    images.push_back(imageJson(image));
+  return dump(
+      {{"variants", std::move(variants)}, {"images", std::move(images)}});
+}
+
+StatusOr<Manifest> manifestFromJson(std::string_view text) {
+  StatusOr<json> value = parseJson(text);
+  if (!value.ok())
+    return value.status();
+  Status status;
+  Manifest manifest;
+  Fields f(*value, "", status);
+  f.array("images", [&](const json &image, const std::string &where) {
+    manifest.images.push_back(readImage(image, where, status));
+  });
+  f.array("variants", [&](const json &v, const std::string &where) {
+    manifest.variants.push_back(
+        readPackVariant(v, where, manifest.images.size(), status));
+  });
+  if (status.ok())
+    checkOrder(manifest, f);
+  if (!status.ok())
+    return status;
+  return manifest;
+}
+
+} // namespace kdac

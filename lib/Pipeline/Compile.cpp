@@ -1,0 +1,260 @@
+#include "kdac/Pipeline/Compile.h"
+#include "kdac/Dialect/Tile.h"
+#include "kdac/Target/Ptx.h"
+
+#include "mlir/IR/Verifier.h"
+#include "llvm/ADT/StringExtras.h"
+#include "llvm/Config/llvm-config.h"
+#include "llvm/Support/SHA256.h"
+
+using namespace llvm;
+
+namespace kdac {
+
+namespace {
+
+/// A variant's module with its context, and the errors of what ran on it.
+class Lowering {
+public:
+  explicit Lowering(CompileJob job)
+      : job(std::move(job)),
+        context(registry(), mlir::MLIRContext::Threading::DISABLED),
+        module(buildDplrModule(context, this->job.variant)) {}
+
+  /// Runs the pipeline to `stage`.
+  Error run(Stage stage);
+  mlir::ModuleOp get() { return *module; }
+  const Target &target() const { return *findTarget(job.variant.target); }
+  Error failure(const Twine &text) const;
+
+private:
+  static mlir::DialectRegistry registry() {
+    mlir::DialectRegistry registry;
+    registerKdacDialects(registry);
+    return registry;
+  }
+
+  CompileJob job;
+  mlir::MLIRContext context;
+  mlir::OwningOpRef<mlir::ModuleOp> module;
+};
+
+} // namespace
+
+Error Lowering::failure(const Twine &text) const {
+  return createStringError(inconvertibleErrorCode(),
+                           variantName(job.variant) + ": " + text);
+}
+
+Error Lowering::run(Stage stage) {
+  std::string errors;
+  mlir::ScopedDiagnosticHandler handler(
+      &context, [&](mlir::Diagnostic &diagnostic) {
+        if (diagnostic.getSeverity() == mlir::DiagnosticSeverity::Error)
+          errors += (errors.empty() ? "" : "; ") + diagnostic.str();
+        return mlir::success();
+      });
+  if (mlir::failed(mlir::verify(*module)))
+    return failure(errors);
+  mlir::PassManager passes(&context);
+  buildPipeline(passes, job.variant.target, stage, job.schedule);
+  if (mlir::failed(passes.run(*module)))
+    return failure(errors.empty() ? "the compiler failed without a reason"
+                                  : StringRef(errors));
+  return Error::success();
+}
+
+static std::string textOf(mlir::Attribute attribute) {
+  std::string text;
+  raw_string_ostream os(text);
+  if (attribute)
+    attribute.print(os);
+  return text;
+}
+
+static std::string sha256(StringRef bytes) {
+  return toHex(SHA256::hash(arrayRefFromStringRef(bytes)), /*LowerCase=*/true);
+}
+
+/// Reads what dplr-select-schedule and the exit wrote on the kernel.
+static Error readLaunch(Lowering &lowering, CompiledKernel &kernel) {
+  mlir::Operation *function = lowering.get().lookupSymbol(kernel.entry);
+  if (!function)
+    return lowering.failure("the exit left no function " + kernel.entry);
+  auto read = [&](StringRef name, int64_t &value) {
+    auto attribute = function->getAttrOfType<mlir::IntegerAttr>(name);
+    if (attribute)
+      value = attribute.getInt();
+    return static_cast<bool>(attribute);
+  };
+  kernel.schedule = textOf(function->getAttr("kdac.schedule"));
+  if (kernel.schedule.empty())
+    kernel.schedule = textOf(function->getAttr(tile::kScheduleAttr));
+  bool complete = !kernel.schedule.empty() && read("kdac.v_tile", kernel.vTile);
+  if (lowering.target().kind == TargetKind::Gpu)
+    complete &= read("kdac.block_threads", kernel.blockThreads) &&
+                read("kdac.shared_bytes", kernel.sharedBytes);
+  else
+    complete &= read("kdac.scratch_bytes", kernel.scratchBytes);
+  return complete ? Error::success()
+                  : lowering.failure("the exit left no launch attributes on " +
+                                     kernel.entry);
+}
+
+const std::string *CompiledKernel::find(ImageKind kind) const {
+  for (const Artefact &artefact : artefacts)
+    if (artefact.kind == kind)
+      return &artefact.bytes;
+  return nullptr;
+}
+
+/// Runs the whole pipeline and reads what a launch needs.
+static Error lower(Lowering &lowering, CompiledKernel &kernel) {
+  if (Error error = lowering.run(Stage::Llvm))
+    return error;
+  return readLaunch(lowering, kernel);
+}
+
+static Error assemble(Lowering &lowering, const CompileOptions &options,
+                      CompiledKernel &kernel) {
+  Expected<Assembly> assembly =
+      assemblePtx(*options.assembler, *kernel.find(ImageKind::Ptx),
+                  kernel.entry, lowering.target(), options.keepDir);
+  if (!assembly)
+    return lowering.failure(toString(assembly.takeError()));
+  kernel.artefacts.push_back({ImageKind::Cubin, kernel.variant.target, "cubin",
+                              std::move(assembly->cubin)});
+  kernel.ptxasVersion = options.assembler->version;
+  kernel.report = std::move(assembly->report);
+  return Error::success();
+}
+
+static Error compileGpu(const CompileJob &job, const CompileOptions &options,
+                        CompiledKernel &kernel) {
+  Lowering lowering(job);
+  if (Error error = lower(lowering, kernel))
+    return error;
+  Expected<std::string> ptx = emitPtx(lowering.get(), lowering.target());
+  if (!ptx)
+    return lowering.failure(toString(ptx.takeError()));
+  kernel.ptxSha256 = sha256(*ptx);
+  kernel.artefacts.push_back(
+      {ImageKind::Ptx, job.variant.target, "ptx", std::move(*ptx)});
+  return options.assembler ? assemble(lowering, options, kernel)
+                           : Error::success();
+}
+
+/// `job` with the vectors that suit `cpu`.
+static Expected<CompileJob> jobFor(const CompileJob &job, StringRef cpu) {
+  Expected<int64_t> width = hostVectorWidth(cpu);
+  if (!width)
+    return width.takeError();
+  CompileJob result = job;
+  result.schedule.vectorWidth = *width;
+  return result;
+}
+
+/// One shared object for `cpu`.
+static Error compileHost(const CompileJob &job, StringRef cpu,
+                         const CompileOptions &options,
+                         CompiledKernel &kernel) {
+  Expected<CompileJob> suited = jobFor(job, cpu);
+  if (!suited)
+    return suited.takeError();
+  Lowering lowering(*suited);
+  int64_t scratch = kernel.scratchBytes;
+  if (Error error = lower(lowering, kernel))
+    return error;
+  kernel.scratchBytes = std::max(kernel.scratchBytes, scratch);
+  Expected<std::string> object = emitHostObject(lowering.get(), cpu);
+  if (!object)
+    return lowering.failure(toString(object.takeError()));
+  Expected<std::string> library =
+      linkHostObject(*object, options.linker, options.keepDir);
+  if (!library)
+    return lowering.failure(toString(library.takeError()));
+  kernel.artefacts.push_back(
+      {ImageKind::HostSo, cpu.str(), cpu.str() + ".so", std::move(*library)});
+  return Error::success();
+}
+
+Expected<CompiledKernel> compileVariant(const CompileJob &job,
+                                        const CompileOptions &options) {
+  CompiledKernel kernel;
+  kernel.variant = job.variant;
+  kernel.entry = entryName(job.variant);
+  if (findTarget(job.variant.target)->kind == TargetKind::Gpu) {
+    if (Error error = compileGpu(job, options, kernel))
+      return error;
+    return kernel;
+  }
+  for (const std::string &cpu : options.hostCpus)
+    if (Error error = compileHost(job, cpu, options, kernel))
+      return error;
+  return kernel;
+}
+
+Expected<HostProgram> compileHere(const CompileJob &job) {
+  Expected<CompileJob> suited = jobFor(job, "native");
+  if (!suited)
+    return suited.takeError();
+  Lowering lowering(*suited);
+  CompiledKernel kernel;
+  kernel.variant = job.variant;
+  kernel.entry = entryName(job.variant);
+  if (Error error = lower(lowering, kernel))
+    return error;
+  Expected<std::unique_ptr<HostJit>> jit = HostJit::create(lowering.get());
+  if (!jit)
+    return lowering.failure(toString(jit.takeError()));
+  Expected<JitKernel> entry = (*jit)->lookup(kernel.entry);
+  if (!entry)
+    return lowering.failure(toString(entry.takeError()));
+  return HostProgram{std::move(*jit), *entry, kernel.vTile};
+}
+
+void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
+  Launch launch;
+  launch.entry = kernel.entry;
+  launch.args = launchArgs(kernel.variant);
+  launch.grid = gridExpr(kernel.vTile);
+  launch.blockThreads = kernel.blockThreads;
+  launch.sharedBytes = kernel.sharedBytes;
+  launch.scratchBytes = kernel.scratchBytes;
+  if (kernel.report) {
+    launch.registers = kernel.report->registers;
+    launch.spillBytes =
+        kernel.report->spillStoreBytes + kernel.report->spillLoadBytes;
+  }
+  launch.ptxSha256 = kernel.ptxSha256;
+  for (const Artefact &artefact : kernel.artefacts)
+    launch.images.push_back(
+        writer.addImage(artefact.kind, artefact.arch, artefact.bytes));
+  PackVariant entry;
+  entry.variant = kernel.variant;
+  entry.schedule = kernel.schedule;
+  entry.llvmVersion = LLVM_VERSION_STRING;
+  entry.ptxasVersion = kernel.ptxasVersion;
+  entry.launches.push_back(std::move(launch));
+  writer.add(std::move(entry));
+}
+
+Expected<std::string> printStage(const CompileJob &job, Stage stage) {
+  Lowering lowering(job);
+  if (Error error = lowering.run(stage))
+    return error;
+  std::string text;
+  raw_string_ostream os(text);
+  lowering.get().print(os);
+  os << '\n';
+  return text;
+}
+
+Expected<std::string> printPtx(const CompileJob &job) {
+  Expected<CompiledKernel> kernel = compileVariant(job, {});
+  if (!kernel)
+    return kernel.takeError();
+  return *kernel->find(ImageKind::Ptx);
+}
+
+} // namespace kdac

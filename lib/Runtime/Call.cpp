@@ -1,0 +1,164 @@
+#include "kdac/Runtime/Call.h"
+#include "kdac/Pack/SizeExpr.h"
+
+#include <cinttypes>
+#include <cmath>
+
+namespace kdac {
+
+namespace {
+
+bool isPointer(const Arg &arg) {
+  return arg.kind == ArgKind::Input || arg.kind == ArgKind::Output;
+}
+
+Status refuse(const std::string &message) {
+  return Status(ErrorCode::InvalidArgument, message);
+}
+
+std::string hexAddress(uintptr_t address) {
+  char text[32];
+  std::snprintf(text, sizeof text, "0x%" PRIxPTR, address);
+  return text;
+}
+
+/// Reads arguments by name; the manifest decides where they are.
+class Reader {
+public:
+  Reader(const Launch &launch, CallArguments argv)
+      : launch(launch), argv(argv) {}
+
+  int64_t size(std::string_view name, int64_t otherwise = 0) const {
+    for (size_t i = 0; i < launch.args.size(); ++i)
+      if (launch.args[i].arg.name == name &&
+          launch.args[i].arg.kind == ArgKind::Size)
+        return *static_cast<const int64_t *>(argv[i]);
+    return otherwise;
+  }
+  bool isNull(std::string_view name) const {
+    for (size_t i = 0; i < launch.args.size(); ++i)
+      if (launch.args[i].arg.name == name && isPointer(launch.args[i].arg))
+        return *static_cast<void *const *>(argv[i]) == nullptr;
+    return true;
+  }
+
+private:
+  const Launch &launch;
+  CallArguments argv;
+};
+
+/// An empty tensor has no address in many libraries, and none is needed.
+bool isEmpty(const Arg &arg, const Reader &reader) {
+  bool hasTokens = arg.shape.compare(0, 7, "[tokens") == 0;
+  int64_t sequences = reader.size("N"), tokens = reader.size("T");
+  return sequences == 0 || reader.size("HV") == 0 || (hasTokens && tokens == 0);
+}
+
+Status checkPointer(const LaunchArg &a, const void *value,
+                    const Reader &reader) {
+  if (!value)
+    return a.arg.optional || isEmpty(a.arg, reader)
+               ? Status::success()
+               : refuse("argument " + a.arg.name +
+                        " is null, but only optional arguments may be");
+  auto address = reinterpret_cast<uintptr_t>(value);
+  if (address % static_cast<uintptr_t>(a.alignment) != 0)
+    return refuse("argument " + a.arg.name + " = " + hexAddress(address) +
+                  " is not a multiple of " + std::to_string(a.alignment) +
+                  " bytes");
+  return Status::success();
+}
+
+Status checkSize(const LaunchArg &a, int64_t value) {
+  if (value < 0)
+    return refuse("argument " + a.arg.name + " = " + std::to_string(value) +
+                  " is negative");
+  if (value % a.alignment != 0)
+    return refuse("argument " + a.arg.name + " = " + std::to_string(value) +
+                  " is not a multiple of " + std::to_string(a.alignment) +
+                  " elements");
+  return Status::success();
+}
+
+Status checkHeads(const Reader &reader) {
+  int64_t heads = reader.size("H", 1), valueHeads = reader.size("HV", 1);
+  if (valueHeads == 0 || reader.size("N") == 0)
+    return Status::success();
+  if (heads == 0 || valueHeads % heads != 0)
+    return refuse("HV = " + std::to_string(valueHeads) +
+                  " value heads are not a multiple of H = " +
+                  std::to_string(heads) + " key heads");
+  return Status::success();
+}
+
+/// Sizes of tensors in elements, so that no address computation can wrap.
+Status checkExtents(const PackVariant &variant, const Launch &launch,
+                    const Reader &reader) {
+  const Variant &v = variant.variant;
+  SizeBindings sizes = {{"N", reader.size("N")}, {"T", reader.size("T")},
+                        {"H", reader.size("H")}, {"HV", reader.size("HV")},
+                        {"K", v.keyDim},         {"V", v.valueDim}};
+  const char *tokens = reader.isNull("offsets") ? "N * T" : "T";
+  for (const LaunchArg &a : launch.args) {
+    const std::string &name = a.arg.name;
+    bool isStride = a.arg.kind == ArgKind::Size && name.size() > 7 &&
+                    name.compare(name.size() - 7, 7, "_stride") == 0;
+    if (!isStride)
+      continue;
+    SizeBindings bound = sizes;
+    bound.emplace_back("stride", reader.size(name));
+    StatusOr<int64_t> bytes =
+        evaluateSize(std::string(tokens) + " * stride * 8", bound);
+    if (!bytes.ok())
+      return refuse("argument " + name + " = " +
+                    std::to_string(reader.size(name)) +
+                    " makes a tensor larger than 2^63 bytes");
+  }
+  StatusOr<int64_t> state = evaluateSize("N * HV * K * V * 8", sizes);
+  if (!state.ok())
+    return refuse("N * HV states of K x V are larger than 2^63 bytes");
+  // Rows of the output must not overlap; inputs may repeat.
+  StatusOr<int64_t> row = evaluateSize("HV * V", sizes);
+  StatusOr<int64_t> count = evaluateSize(tokens, sizes);
+  int64_t stride = reader.size("out_stride", INT64_MAX);
+  if (count.ok() && *count > 1 && row.ok() && stride < *row)
+    return refuse("argument out_stride = " + std::to_string(stride) +
+                  " is less than the " + std::to_string(*row) +
+                  " elements of one token");
+  return Status::success();
+}
+
+} // namespace
+
+Status checkCall(const PackVariant &variant, const Launch &launch,
+                 CallArguments argv) {
+  Reader reader(launch, argv);
+  for (size_t i = 0; i < launch.args.size(); ++i) {
+    const LaunchArg &a = launch.args[i];
+    Status status;
+    if (isPointer(a.arg))
+      status = checkPointer(a, *static_cast<void *const *>(argv[i]), reader);
+    else if (a.arg.kind == ArgKind::Size)
+      status = checkSize(a, *static_cast<const int64_t *>(argv[i]));
+    else if (!std::isfinite(*static_cast<const float *>(argv[i])))
+      status = refuse("argument " + a.arg.name + " is not finite");
+    if (!status.ok())
+      return status;
+  }
+  if (Status status = checkHeads(reader); !status.ok())
+    return status;
+  return checkExtents(variant, launch, reader);
+}
+
+StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
+                         CallArguments argv) {
+  Reader reader(launch, argv);
+  return evaluateSize(launch.grid, {{"N", reader.size("N")},
+                                    {"T", reader.size("T")},
+                                    {"H", reader.size("H")},
+                                    {"HV", reader.size("HV")},
+                                    {"K", variant.variant.keyDim},
+                                    {"V", variant.variant.valueDim}});
+}
+
+} // namespace kdac

@@ -1,0 +1,146 @@
+#include "kdac/Variant/Options.h"
+
+#include <charconv>
+
+namespace kdac {
+
+namespace {
+
+using Error = std::optional<std::string>;
+
+Error refuse(std::string_view option, std::string_view value,
+             std::string_view choices) {
+  return std::string(option) + " '" + std::string(value) +
+         "' is not supported; use " + std::string(choices);
+}
+
+/// Stores a parsed value, or refuses with the choices.
+template <typename Field, typename Value>
+Error store(Field &field, const std::optional<Value> &value,
+            std::string_view option, std::string_view text,
+            std::string_view choices) {
+  if (!value)
+    return refuse(option, text, choices);
+  field = *value;
+  return std::nullopt;
+}
+
+/// The whole of `text` as a number.
+template <typename Number>
+std::optional<Number> parseNumber(std::string_view text) {
+  Number value{};
+  const char *end = text.data() + text.size();
+  auto [stop, error] = std::from_chars(text.data(), end, value);
+  if (error != std::errc() || stop != end)
+    return std::nullopt;
+  return value;
+}
+
+std::optional<bool> parseBool(std::string_view text) {
+  if (text == "true" || text == "on")
+    return true;
+  if (text == "false" || text == "off")
+    return false;
+  return std::nullopt;
+}
+
+std::optional<DType> parseOffsets(std::string_view text) {
+  std::optional<DType> dtype = parseDType(text);
+  return dtype == DType::I32 || dtype == DType::I64 ? dtype : std::nullopt;
+}
+
+std::optional<DType> parseFloat(std::string_view text) {
+  std::optional<DType> dtype = parseDType(text);
+  return parseOffsets(text) ? std::nullopt : dtype;
+}
+
+constexpr char forms[] = "chunk or step";
+constexpr char floats[] = "bf16, f16 or f32";
+constexpr char states[] = "f32 or bf16";
+constexpr char layouts[] = "vk or kv";
+constexpr char gates[] = "bounded, softplus, identity or none";
+constexpr char betas[] = "sigmoid, 2sigmoid, identity or none";
+constexpr char offsets[] = "i32 or i64";
+constexpr char precisions[] = "fast, default or high";
+constexpr char dims[] = "a whole number from 1 to 256";
+constexpr char bounds[] = "a negative number";
+constexpr char switches[] = "true or false";
+
+} // namespace
+
+const std::vector<VariantOption> &variantOptions() {
+  // Unknown recurrences are left to resolve(), which lists the rows.
+  static const std::vector<VariantOption> table = {
+      {"recurrence", "a name of `kdac list`", "row of the family",
+       [](Variant &v, std::string_view t) -> Error {
+         v.recurrence = t;
+         return std::nullopt;
+       }},
+      {"form", forms, "chunk for prefill, step for decode",
+       [](Variant &v, std::string_view t) {
+         return store(v.form, parseForm(t), "form", t, forms);
+       }},
+      {"key-dim", dims, "width K of q and k",
+       [](Variant &v, std::string_view t) {
+         return store(v.keyDim, parseNumber<int64_t>(t), "key-dim", t, dims);
+       }},
+      {"value-dim", dims, "width V of v and out",
+       [](Variant &v, std::string_view t) {
+         return store(v.valueDim, parseNumber<int64_t>(t), "value-dim", t,
+                      dims);
+       }},
+      {"dtype", floats, "of q, k, v, beta and out",
+       [](Variant &v, std::string_view t) {
+         return store(v.dtype, parseFloat(t), "dtype", t, floats);
+       }},
+      {"state-dtype", states, "of initial and final state in memory",
+       [](Variant &v, std::string_view t) {
+         return store(v.stateDtype, parseFloat(t), "state-dtype", t, states);
+       }},
+      {"state-layout", layouts, "[N, HV, V, K] or [N, HV, K, V]",
+       [](Variant &v, std::string_view t) {
+         return store(v.stateLayout, parseStateLayout(t), "state-layout", t,
+                      layouts);
+       }},
+      {"gate", gates, "how gate logits become a log-decay",
+       [](Variant &v, std::string_view t) {
+         return store(v.gate, parseGate(t), "gate", t, gates);
+       }},
+      {"lower-bound", bounds, "of the bounded gate",
+       [](Variant &v, std::string_view t) {
+         return store(v.lowerBound, parseNumber<double>(t), "lower-bound", t,
+                      bounds);
+       }},
+      {"gate-dtype", floats, "of the gate operand",
+       [](Variant &v, std::string_view t) {
+         return store(v.gateDtype, parseFloat(t), "gate-dtype", t, floats);
+       }},
+      {"beta", betas, "how the beta operand becomes a write strength",
+       [](Variant &v, std::string_view t) {
+         return store(v.beta, parseBeta(t), "beta", t, betas);
+       }},
+      {"l2norm", switches, "normalise q and k in the kernel",
+       [](Variant &v, std::string_view t) {
+         return store(v.l2norm, parseBool(t), "l2norm", t, switches);
+       }},
+      {"offsets", offsets, "integers of packed offsets",
+       [](Variant &v, std::string_view t) {
+         return store(v.offsetDtype, parseOffsets(t), "offsets", t, offsets);
+       }},
+      {"precision", precisions, "of products",
+       [](Variant &v, std::string_view t) {
+         return store(v.precision, parsePrecision(t), "precision", t,
+                      precisions);
+       }},
+  };
+  return table;
+}
+
+const VariantOption *findVariantOption(std::string_view name) {
+  for (const VariantOption &option : variantOptions())
+    if (option.name == name)
+      return &option;
+  return nullptr;
+}
+
+} // namespace kdac

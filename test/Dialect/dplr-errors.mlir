@@ -1,0 +1,196 @@
+// One negative per label of dialect/Dplr/SPEC.md.
+// RUN: kdac-opt %s --split-input-file --verify-diagnostics
+
+func.func @l2norm_c1_negative(%k: tensor<?x?x128xbf16>) {
+  // expected-error @below {{expected a finite epsilon of at least 0, but got -1}}
+  %0 = dplr.l2norm %k eps -1.0 : tensor<?x?x128xbf16>
+  return
+}
+
+// -----
+
+func.func @l2norm_c1_nan(%k: tensor<?x?x128xbf16>) {
+  // expected-error @below {{expected a finite epsilon of at least 0, but got nan}}
+  %0 = dplr.l2norm %k eps 0x7FF8000000000000 : tensor<?x?x128xbf16>
+  return
+}
+
+// -----
+
+func.func @log_decay_c1_a_log(%g: tensor<?x?x64xf32>, %a: tensor<?xf32>) {
+  // expected-error @below {{expected no a_log or dt_bias with the identity map}}
+  %0 = dplr.log_decay <identity> %g a_log(%a : tensor<?xf32>)
+      : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @log_decay_c2_no_bound(%g: tensor<?x?x64xf32>) {
+  // expected-error @below {{expected a bound exactly with the bounded map, but got map bounded without one}}
+  %0 = dplr.log_decay <bounded> %g : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @log_decay_c2_extra_bound(%g: tensor<?x?x64xf32>) {
+  // expected-error @below {{expected a bound exactly with the bounded map, but got map softplus with a bound}}
+  %0 = dplr.log_decay <softplus> %g bound -5.0 : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @log_decay_c3(%g: tensor<?x?x64xf32>) {
+  // expected-error @below {{expected a negative bound, but got 0}}
+  %0 = dplr.log_decay <bounded> %g bound 0.0 : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @log_decay_c4(%g: tensor<?x?x64xf32>) {
+  // expected-error @below {{expected the result's shape to equal the logits'}}
+  %0 = dplr.log_decay <identity> %g : tensor<?x?x64xf32> -> tensor<?x?x32xf32>
+  return
+}
+
+// -----
+
+func.func @log_decay_c5_rank(%g: tensor<?x?x64xf32>, %b: tensor<?xf32>) {
+  // expected-error @below {{expected dt_bias of rank 2 for logits of rank 3, but got rank 1}}
+  %0 = dplr.log_decay <softplus> %g dt_bias(%b : tensor<?xf32>)
+      : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @log_decay_c5_width(%g: tensor<?x?x64xf32>, %b: tensor<?x32xf32>) {
+  // expected-error @below {{expected dt_bias width 64, but got 32}}
+  %0 = dplr.log_decay <softplus> %g dt_bias(%b : tensor<?x32xf32>)
+      : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c1(%q: tensor<?x?x?xf32>, %s: f32) {
+  // expected-error @below {{expected static key and value widths, but got 'tensor<?x?x?xf32>' and 'tensor<?x?x?xf32>'}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x?xf32>) k(%q : tensor<?x?x?xf32>)
+      v(%q : tensor<?x?x?xf32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x?xf32>, tensor<?x?x?x?xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c2(%q: tensor<?x?x128xf32>, %k: tensor<?x?x64xf32>, %s: f32) {
+  // expected-error @below {{expected key width to equal query width, but got 64 and 128}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x128xf32>) k(%k : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x128xf32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x128xf32>, tensor<?x?x128x128xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c3(%q: tensor<?x?x128xf32>, %g: tensor<?x?x64xf32>, %s: f32) {
+  // expected-error @below {{expected a per-channel decay of width 128, but got 64}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x128xf32>) k(%q : tensor<?x?x128xf32>)
+      v(%q : tensor<?x?x128xf32>) decay(%g : tensor<?x?x64xf32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x128xf32>, tensor<?x?x128x128xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c4(%q: tensor<?x?x64xf32>, %s: f32) {
+  // expected-error @below {{expected either delta or an erase pair, but got both}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>)
+      erase(%q : tensor<?x?x64xf32>, %q : tensor<?x?x64xf32>) scale(%s)
+      {delta, layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c5(%q: tensor<?x?x64xf32>, %a: tensor<?x?x32xf32>, %s: f32) {
+  // expected-error @below {{expected an erase pair of width 64, but got 64 and 32}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>)
+      erase(%q : tensor<?x?x64xf32>, %a : tensor<?x?x32xf32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c6_final(%q: tensor<?x?x64xf32>, %v: tensor<?x?x32xf32>, %s: f32) {
+  // expected-error @below {{expected final state [N, HV, 32, 64] in layout vk, but got 'tensor<?x?x64x32xf32>'}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%v : tensor<?x?x32xf32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x32xf32>, tensor<?x?x64x32xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c6_initial(%q: tensor<?x?x64xf32>, %v: tensor<?x?x32xf32>,
+    %h0: tensor<?x?x32x64xf32>, %s: f32) {
+  // expected-error @below {{expected initial state [N, HV, 64, 32] in layout kv, but got 'tensor<?x?x32x64xf32>'}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%v : tensor<?x?x32xf32>) initial(%h0 : tensor<?x?x32x64xf32>) scale(%s)
+      {layout = #dplr.layout<kv>, precision = #dplr.precision<default>}
+      -> tensor<?x?x32xf32>, tensor<?x?x64x32xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c7(%q: tensor<?x?x64xf32>, %s: f32) {
+  // expected-error @below {{expected output width to equal value width 64, but got 32}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x32xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c8(%q: tensor<?x2x64xf32>, %v: tensor<?x5x64xf32>, %s: f32) {
+  // expected-error @below {{expected value heads to be a multiple of key heads, but got 5 and 2}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x2x64xf32>) k(%q : tensor<?x2x64xf32>)
+      v(%v : tensor<?x5x64xf32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x5x64xf32>, tensor<?x5x64x64xf32>
+  return
+}
+
+// -----
+
+// Operand types outside the table of the .td.
+func.func @l2norm_element_type(%k: tensor<?x?x128xf64>) {
+  // expected-error @below {{must be 3D tensor of bfloat16 type or 16-bit float or 32-bit float values}}
+  %0 = "dplr.l2norm"(%k) {eps = 1.0e-6} : (tensor<?x?x128xf64>) -> tensor<?x?x128xf64>
+  return
+}
+
+// -----
+
+func.func @recurrence_missing_layout(%q: tensor<?x?x64xf32>, %s: f32) {
+  // expected-error @below {{requires attribute 'layout'}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) scale(%s) {precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}

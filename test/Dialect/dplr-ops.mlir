@@ -1,0 +1,106 @@
+// Every dplr op and every optional part prints and parses back.
+// RUN: kdac-opt %s | kdac-opt | FileCheck %s
+// RUN: kdac-opt %s --mlir-print-op-generic | kdac-opt | FileCheck %s
+
+// CHECK-LABEL: func.func @l2norm(
+// CHECK: dplr.l2norm %{{.*}} eps 9.9999999999999995E-7 : tensor<?x?x128xbf16>
+func.func @l2norm(%k: tensor<?x?x128xbf16>) -> tensor<?x?x128xbf16> {
+  %0 = dplr.l2norm %k eps 1.0e-06 : tensor<?x?x128xbf16>
+  return %0 : tensor<?x?x128xbf16>
+}
+
+// CHECK-LABEL: func.func @log_decay_identity(
+// CHECK: dplr.log_decay <identity> %{{.*}} : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+func.func @log_decay_identity(%g: tensor<?x?x64xf32>) -> tensor<?x?x64xf32> {
+  %0 = dplr.log_decay <identity> %g : tensor<?x?x64xf32> -> tensor<?x?x64xf32>
+  return %0 : tensor<?x?x64xf32>
+}
+
+// CHECK-LABEL: func.func @log_decay_softplus_per_head(
+// CHECK: dplr.log_decay <softplus> %{{.*}} a_log(%{{.*}} : tensor<?xf32>) dt_bias(%{{.*}} : tensor<?xf32>) : tensor<?x?xf16> -> tensor<?x?xf32>
+func.func @log_decay_softplus_per_head(%g: tensor<?x?xf16>, %a: tensor<?xf32>,
+    %b: tensor<?xf32>) -> tensor<?x?xf32> {
+  %0 = dplr.log_decay <softplus> %g a_log(%a : tensor<?xf32>)
+      dt_bias(%b : tensor<?xf32>) : tensor<?x?xf16> -> tensor<?x?xf32>
+  return %0 : tensor<?x?xf32>
+}
+
+// CHECK-LABEL: func.func @log_decay_bounded_per_channel(
+// CHECK: dplr.log_decay <bounded> %{{.*}} a_log(%{{.*}} : tensor<?xf32>) dt_bias(%{{.*}} : tensor<?x128xf32>) bound -5.000000e+00 : tensor<?x?x128xbf16> -> tensor<?x?x128xf32>
+func.func @log_decay_bounded_per_channel(%g: tensor<?x?x128xbf16>,
+    %a: tensor<?xf32>, %b: tensor<?x128xf32>) -> tensor<?x?x128xf32> {
+  %0 = dplr.log_decay <bounded> %g a_log(%a : tensor<?xf32>)
+      dt_bias(%b : tensor<?x128xf32>) bound -5.0
+      : tensor<?x?x128xbf16> -> tensor<?x?x128xf32>
+  return %0 : tensor<?x?x128xf32>
+}
+
+// CHECK-LABEL: func.func @log_decay_bounded_bare(
+// CHECK: dplr.log_decay <bounded> %{{.*}} bound -1.000000e+00 : tensor<?x?x32xf32> -> tensor<?x?x32xf32>
+func.func @log_decay_bounded_bare(%g: tensor<?x?x32xf32>) -> tensor<?x?x32xf32> {
+  %0 = dplr.log_decay <bounded> %g bound -1.0 : tensor<?x?x32xf32> -> tensor<?x?x32xf32>
+  return %0 : tensor<?x?x32xf32>
+}
+
+// CHECK-LABEL: func.func @write_strength(
+// CHECK: dplr.write_strength <identity> %{{.*}} : tensor<?x?xf32>
+// CHECK: dplr.write_strength <sigmoid> %{{.*}} : tensor<?x?xf32>
+// CHECK: dplr.write_strength <two_sigmoid> %{{.*}} : tensor<?x?xf32>
+func.func @write_strength(%b: tensor<?x?xf32>) -> tensor<?x?xf32> {
+  %0 = dplr.write_strength <identity> %b : tensor<?x?xf32>
+  %1 = dplr.write_strength <sigmoid> %0 : tensor<?x?xf32>
+  %2 = dplr.write_strength <two_sigmoid> %1 : tensor<?x?xf32>
+  return %2 : tensor<?x?xf32>
+}
+
+// CHECK-LABEL: func.func @recurrence_linear(
+// CHECK: dplr.recurrence q(%{{.*}} : tensor<?x?x64xf32>) k(%{{.*}} : tensor<?x?x64xf32>) v(%{{.*}} : tensor<?x?x32xf32>) scale(%{{.*}}) {layout = #dplr.layout<kv>, precision = #dplr.precision<high>} -> tensor<?x?x32xf32>, tensor<?x?x64x32xf32>
+func.func @recurrence_linear(%q: tensor<?x?x64xf32>, %v: tensor<?x?x32xf32>,
+    %s: f32) -> tensor<?x?x32xf32> {
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%v : tensor<?x?x32xf32>) scale(%s)
+      {layout = #dplr.layout<kv>, precision = #dplr.precision<high>}
+      -> tensor<?x?x32xf32>, tensor<?x?x64x32xf32>
+  return %o : tensor<?x?x32xf32>
+}
+
+// CHECK-LABEL: func.func @recurrence_every_part(
+// CHECK: dplr.recurrence
+// CHECK-SAME: decay(%{{.*}} : tensor<?x?x128xf32>)
+// CHECK-SAME: beta(%{{.*}} : tensor<?x?xbf16>)
+// CHECK-SAME: initial(%{{.*}} : tensor<?x?x64x128xf32>)
+// CHECK-SAME: offsets(%{{.*}} : tensor<?xi64>)
+// CHECK-SAME: {delta, layout = #dplr.layout<vk>, precision = #dplr.precision<fast>}
+func.func @recurrence_every_part(%q: tensor<?x?x128xbf16>, %v: tensor<?x?x64xbf16>,
+    %g: tensor<?x?x128xf32>, %b: tensor<?x?xbf16>, %h0: tensor<?x?x64x128xf32>,
+    %offsets: tensor<?xi64>, %s: f32) -> tensor<?x?x64x128xf32> {
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x128xbf16>)
+      k(%q : tensor<?x?x128xbf16>) v(%v : tensor<?x?x64xbf16>)
+      decay(%g : tensor<?x?x128xf32>) beta(%b : tensor<?x?xbf16>)
+      initial(%h0 : tensor<?x?x64x128xf32>) offsets(%offsets : tensor<?xi64>)
+      scale(%s)
+      {delta, layout = #dplr.layout<vk>, precision = #dplr.precision<fast>}
+      -> tensor<?x?x64xbf16>, tensor<?x?x64x128xf32>
+  return %ht : tensor<?x?x64x128xf32>
+}
+
+// CHECK-LABEL: func.func @recurrence_erase_pair(
+// CHECK: dplr.recurrence
+// CHECK-SAME: decay(%{{.*}} : tensor<?xf32>)
+// CHECK-SAME: erase(%{{.*}} : tensor<?x?x64xf16>, %{{.*}} : tensor<?x?x64xf16>)
+// CHECK-SAME: precision = #dplr.precision<default>
+func.func @recurrence_erase_pair(%q: tensor<?x?x64xf16>, %g: tensor<?xf32>,
+    %s: f32) -> tensor<?x?x64xf16> {
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf16>) k(%q : tensor<?x?x64xf16>)
+      v(%q : tensor<?x?x64xf16>) decay(%g : tensor<?xf32>)
+      erase(%q : tensor<?x?x64xf16>, %q : tensor<?x?x64xf16>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf16>, tensor<?x?x64x64xbf16>
+  return %o : tensor<?x?x64xf16>
+}
+
+// CHECK-LABEL: func.func @form(
+// CHECK-SAME: dplr.form = #dplr.form<chunk>
+func.func @form() attributes {dplr.form = #dplr.form<chunk>} { return }
+// CHECK: dplr.form = #dplr.form<step>
+func.func private @step() attributes {dplr.form = #dplr.form<step>}

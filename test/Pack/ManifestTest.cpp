@@ -1,0 +1,104 @@
+#include "Sample.h"
+
+#include <gtest/gtest.h>
+
+using namespace kdac;
+
+namespace {
+
+/// Every enumerator and a bound that needs all its digits.
+std::vector<Variant> variants() {
+  std::vector<Variant> all;
+  for (const Recurrence &row : recurrences())
+    for (Form form : {Form::Chunk, Form::Step})
+      for (Precision precision :
+           {Precision::Fast, Precision::Default, Precision::High}) {
+        Variant v;
+        v.recurrence = row.name;
+        v.form = form;
+        v.precision = precision;
+        v.keyDim = 96;
+        v.dtype = DType::F16;
+        v.stateDtype = DType::BF16;
+        v.stateLayout = StateLayout::KV;
+        v.offsetDtype = DType::I64;
+        v.lowerBound = -0.1 - 1e-15;
+        v.target = "sm_80";
+        if (!resolve(v)) // not every recurrence has a chunk form
+          all.push_back(v);
+      }
+  return all;
+}
+
+TEST(Manifest, VariantRoundTrip) {
+  EXPECT_GE(variants().size(), 3 * recurrences().size());
+  for (const Variant &v : variants()) {
+    StatusOr<Variant> back = variantFromJson(toJson(v));
+    ASSERT_TRUE(back.ok()) << back.status().message();
+    EXPECT_EQ(toJson(*back), toJson(v));
+    EXPECT_EQ(variantName(*back), variantName(v));
+    EXPECT_EQ(back->lowerBound, v.lowerBound);
+    EXPECT_EQ(back->offsetDtype, v.offsetDtype);
+  }
+}
+
+/// The sample's manifest with `from` replaced by `to` must be refused.
+std::string refusal(const std::string &from, const std::string &to) {
+  StatusOr<std::string> file = sample::writer().serialize();
+  StatusOr<PackReader> pack = PackReader::fromBytes(*file, "sample");
+  EXPECT_TRUE(pack.ok()) << pack.status().message();
+  std::string text = toJson(pack->manifest());
+  size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << text;
+  text.replace(at, from.size(), to);
+  StatusOr<Manifest> result = manifestFromJson(text);
+  EXPECT_FALSE(result.ok()) << "accepted " << to;
+  return result.ok() ? "" : result.status().message();
+}
+
+TEST(Manifest, RefusalsNameTheField) {
+  auto names = [](const std::string &message, const std::string &part) {
+    EXPECT_NE(message.find(part), std::string::npos) << message;
+  };
+  names(refusal("\"key_dim\":64", "\"key_dim\":\"64\""),
+        "variants[1].variant.key_dim: expected an integer, but got string");
+  names(refusal("\"key_dim\":64", "\"key_dim\":1e99"), "expected an integer");
+  names(refusal("\"key_dim\":64", "\"key_dim\":18446744073709551615"),
+        "18446744073709551615 is not between");
+  names(refusal("\"key_dim\":64", "\"key_dim\":32"), "does not match its");
+  names(refusal("\"key_dim\":64", "\"key_dim\":512"), "key dim K = 512");
+  names(refusal("\"bounded\"", "\"bound\""), "unknown value 'bound'");
+  names(refusal("ceildiv(V, 64)", "ceildiv(V, W)"), "unknown name 'W'");
+  names(refusal("\"images\":[2]", "\"images\":[7]"), "7 is not one of 3");
+  names(refusal("\"images\":[2]", "\"images\":[-1]"), "-1 is not one of 3");
+  names(refusal("\"images\":[2]", "\"images\":[]"), "images: is empty");
+  names(refusal("\"block_threads\":128", "\"block_threads\":0"),
+        "0 is not between 1 and 1024");
+  names(refusal("\"l2norm\":true", "\"l2norm\":1"), "expected a boolean");
+  names(refusal("\"schedule\":", "\"plan\":"), "schedule: is missing");
+}
+
+TEST(Manifest, NotAManifest) {
+  for (const char *text : {"", "[]", "{", "null", "{\"variants\":3}", "\xff"})
+    EXPECT_FALSE(manifestFromJson(text).ok()) << text;
+  EXPECT_FALSE(manifestFromJson(std::string(1000000, '[')).ok());
+}
+
+TEST(Manifest, ArgumentAlignments) {
+  auto alignment = [](const Variant &v, const std::string &name) -> int64_t {
+    for (const LaunchArg &a : launchArgs(v))
+      if (a.arg.name == name)
+        return a.alignment;
+    return -1;
+  };
+  Variant v = sample::variant("host", 128);
+  EXPECT_EQ(alignment(v, "q"), 16);
+  EXPECT_EQ(alignment(v, "offsets"), 4);
+  EXPECT_EQ(alignment(v, "q_stride"), 8);
+  EXPECT_EQ(alignment(v, "beta_stride"), 1);
+  EXPECT_EQ(alignment(v, "N"), 1);
+  // A line of 33 bf16 elements starts at no better than 2 bytes.
+  EXPECT_EQ(alignment(sample::variant("host", 33), "q_stride"), 1);
+}
+
+} // namespace

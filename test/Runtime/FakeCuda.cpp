@@ -1,0 +1,153 @@
+// Promises: a library with the driver's entry points whose one "GPU" (compute
+// 9.0) is this process: images are shared objects with the host entry, memory
+// is malloc. Tests of the runtime and of the GPU test driver load it by path.
+// Does not: check like a GPU does, or run anything asynchronously.
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
+#include <dlfcn.h>
+#include <elf.h>
+#include <string>
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace {
+using Result = int;
+constexpr Result success = 0, invalidValue = 1, invalidImage = 200,
+                 notFound = 500;
+/// Shared memory of one fake block; a launch that wants more must have asked.
+int dynamicShared = 48 * 1024;
+void *current = nullptr;
+int64_t now() {
+  timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return t.tv_sec * int64_t(1000000000) + t.tv_nsec;
+}
+/// The size of an ELF file, from its section table, which comes last.
+size_t elfSize(const void *image) {
+  auto *header = static_cast<const Elf64_Ehdr *>(image);
+  return header->e_shoff + size_t(header->e_shentsize) * header->e_shnum;
+}
+} // namespace
+
+extern "C" {
+Result cuInit(unsigned) { return success; }
+Result cuDriverGetVersion(int *version) { return *version = 13000, success; }
+Result cuGetErrorName(Result r, const char **name) {
+  *name = r == notFound ? "CUDA_ERROR_NOT_FOUND" : "CUDA_ERROR_INVALID_VALUE";
+  return success;
+}
+Result cuGetErrorString(Result, const char **text) {
+  return *text = "a fake error", success;
+}
+Result cuDeviceGetCount(int *count) { return *count = 1, success; }
+Result cuDeviceGet(int *device, int) { return *device = 0, success; }
+Result cuDeviceGetName(char *name, int length, int) {
+  std::snprintf(name, static_cast<size_t>(length), "Fake GPU");
+  return success;
+}
+Result cuDeviceGetAttribute(int *value, int attribute, int) {
+  *value = attribute == 75   ? 9
+           : attribute == 76 ? 0
+           : attribute == 16 ? 132
+           : attribute == 38 ? 1 << 20
+                             : 232448;
+  return success;
+}
+Result cuDevicePrimaryCtxRetain(void **context, int) {
+  return *context = &current, success;
+}
+Result cuDevicePrimaryCtxRelease_v2(int) { return success; }
+Result cuCtxPushCurrent_v2(void *context) { return current = context, success; }
+Result cuCtxPopCurrent_v2(void **context) {
+  *context = current;
+  return current = nullptr, success;
+}
+Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  if (!current || !bytes)
+    return invalidValue;
+  void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  *address = reinterpret_cast<uint64_t>(memory);
+  return memory ? success : 2;
+}
+Result cuMemFree_v2(uint64_t address) {
+  std::free(reinterpret_cast<void *>(address));
+  return success;
+}
+Result cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
+  std::memcpy(reinterpret_cast<void *>(to), from, bytes);
+  return success;
+}
+Result cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+  std::memcpy(to, reinterpret_cast<void *>(from), bytes);
+  return success;
+}
+Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *) {
+  std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from),
+              bytes);
+  return success;
+}
+Result cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *) {
+  std::memset(reinterpret_cast<void *>(to), byte, bytes);
+  return success;
+}
+Result cuStreamCreate(void **stream, unsigned) {
+  return *stream = std::malloc(1), success;
+}
+Result cuStreamDestroy_v2(void *stream) { return std::free(stream), success; }
+Result cuStreamSynchronize(void *) { return success; }
+Result cuEventCreate(void **event, unsigned) {
+  return *event = std::calloc(1, sizeof(int64_t)), success;
+}
+Result cuEventDestroy_v2(void *event) { return std::free(event), success; }
+Result cuEventRecord(void *event, void *) {
+  return *static_cast<int64_t *>(event) = now(), success;
+}
+Result cuEventQuery(void *) { return success; }
+Result cuEventSynchronize(void *) { return success; }
+Result cuEventElapsedTime(float *milliseconds, void *start, void *end) {
+  *milliseconds = static_cast<float>(*static_cast<int64_t *>(end) -
+                                     *static_cast<int64_t *>(start)) *
+                  1e-6f;
+  return success;
+}
+Result cuModuleLoadDataEx(void **module, const void *image, unsigned, int *,
+                          void **values) {
+  if (!current)
+    return invalidValue;
+  if (std::memcmp(image, ELFMAG, SELFMAG) != 0) {
+    std::snprintf(static_cast<char *>(values[0]), 64, "not an image");
+    return invalidImage;
+  }
+  int fd = ::memfd_create("fake-cubin", MFD_CLOEXEC);
+  if (::write(fd, image, elfSize(image)) < 0)
+    return invalidImage;
+  *module = ::dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(),
+                     RTLD_NOW | RTLD_LOCAL);
+  ::close(fd);
+  return *module ? success : invalidImage;
+}
+Result cuModuleUnload(void *module) { return ::dlclose(module), success; }
+Result cuModuleGetFunction(void **function, void *module, const char *name) {
+  return (*function = ::dlsym(module, name)) ? success : notFound;
+}
+Result cuFuncSetAttribute(void *, int, int value) {
+  return dynamicShared = value, success;
+}
+Result cuFuncGetAttribute(int *value, int, void *) {
+  return *value = 0, success;
+}
+Result cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
+                      unsigned gridZ, unsigned, unsigned, unsigned,
+                      unsigned shared, void *, void **arguments, void **) {
+  if (!current || gridX == 0 || gridY != 1 || gridZ != 1 ||
+      static_cast<int>(shared) > dynamicShared)
+    return invalidValue;
+  alignas(64) static char scratch[1 << 20];
+  reinterpret_cast<void (*)(void **, int64_t, int64_t, void *)>(function)(
+      arguments, 0, gridX, scratch);
+  return success;
+}
+}

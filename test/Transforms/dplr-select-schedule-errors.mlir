@@ -1,0 +1,55 @@
+// RUN: kdac-opt %s --split-input-file --verify-diagnostics --dplr-select-schedule=target=sm_90a
+
+func.func @erase_pair_has_no_chunk_form(%q: tensor<?x?x64xbf16>, %s: f32)
+    attributes {dplr.form = #dplr.form<chunk>} {
+  // expected-error @below {{has no chunk form for a general erase pair yet; use form step}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)
+      v(%q : tensor<?x?x64xbf16>) erase(%q : tensor<?x?x64xbf16>, %q : tensor<?x?x64xbf16>)
+      scale(%s) {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{expected a dplr.form of chunk or step}}
+func.func @form_is_no_form(%q: tensor<?x?x64xbf16>, %s: f32) attributes {dplr.form = 7 : i64} {
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)
+      v(%q : tensor<?x?x64xbf16>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+// expected-error @below {{expected one dplr.recurrence, but got 0}}
+func.func @no_recurrence() attributes {dplr.form = #dplr.form<chunk>} { return }
+
+// -----
+
+func.func @operand_is_no_argument(%q: tensor<?x?x64xbf16>, %s: f32)
+    attributes {dplr.form = #dplr.form<chunk>} {
+  %once = dplr.l2norm %q eps 0.0 : tensor<?x?x64xbf16>
+  %twice = dplr.l2norm %once eps 0.0 : tensor<?x?x64xbf16>
+  // expected-note @-2 {{it is computed here}}
+  // expected-error @below {{expected k to be a function argument behind at most one dplr.l2norm}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%twice : tensor<?x?x64xbf16>)
+      v(%q : tensor<?x?x64xbf16>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @normalised_values(%q: tensor<?x?x64xbf16>, %s: f32)
+    attributes {dplr.form = #dplr.form<step>} {
+  %v = dplr.l2norm %q eps 0.0 : tensor<?x?x64xbf16>
+  // expected-error @below {{expected v without a dplr.l2norm}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)
+      v(%v : tensor<?x?x64xbf16>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
+  return
+}

@@ -1,0 +1,234 @@
+// The only file of kdac compiled with exceptions: CLI11 reports through them.
+// None leaves it.
+#include "Options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace kdac {
+
+namespace {
+
+constexpr char overview[] =
+    "kdac compiles diagonal-plus-rank-one recurrences (KDA and its family) "
+    "ahead of time.";
+
+constexpr char compileExamples[] = R"(examples:
+  kdac compile --targets=host,sm_90a -o kda.kdac
+      the default KDA chunk kernel for the CPU and for Hopper, as one pack
+  kdac compile packs/default.yaml -o default.kdac --loose=out
+      a pack spec; also loose .ptx, .cubin and .so files in out/
+  kdac compile --form=step --key-dim=64 --value-dim=64 --targets=sm_80 \
+      --no-assemble --loose=out
+      PTX only, no ptxas needed)";
+
+constexpr char emitExamples[] = R"(examples:
+  kdac emit --stage=dplr
+      what the default KDA chunk kernel computes
+  kdac emit --stage=tile --target=sm_90a
+      its block program
+  kdac emit --stage=ptx --target=sm_90a --form=step -o step.ptx)";
+
+constexpr char checkExamples[] = R"(examples:
+  kdac check
+      the default KDA chunk kernel on this CPU against the f64 oracle
+  kdac check --form=step --recurrence=gated_delta --tokens=64
+  kdac check --lengths=0,1,63,64,65 --recipe=correlated)";
+
+constexpr char listExamples[] = R"(examples:
+  kdac list
+      recurrences, targets and options
+  kdac list packs/default.yaml
+      the variants of a pack spec
+  kdac list default.kdac --ledger=test/gpu/ledger.jsonl
+      the variants of a pack, and which of them a GPU has run)";
+
+/// Adds one string flag per option; each appends to options.flags.
+void addFlags(CLI::App &app, const std::vector<FlagHelp> &flags,
+              const std::string &group, Options &options) {
+  for (const FlagHelp &flag : flags) {
+    if (flag.name == "l2norm") {
+      for (const char *value : {"true", "false"}) {
+        std::string prefix = value[0] == 't' ? "--" : "--no-";
+        app.add_flag_callback(
+               prefix + flag.name,
+               [&options, value] {
+                 options.flags.push_back({"l2norm", value});
+               },
+               value[0] == 't' ? flag.help : "leave q and k as they are")
+            ->group(group);
+      }
+      continue;
+    }
+    app.add_option_function<std::string>(
+           "--" + flag.name,
+           [&options, name = flag.name](const std::string &value) {
+             options.flags.push_back({name, value});
+           },
+           flag.help + ": " + flag.values)
+        ->group(group)
+        ->type_name("");
+  }
+}
+
+class Grammar {
+public:
+  Grammar(Options &options, const std::vector<FlagHelp> &variantFlags,
+          const std::vector<FlagHelp> &scheduleFlags,
+          const std::string &targetNames, const std::string &recipeNames)
+      : app(overview, "kdac"), options(options), variantFlags(variantFlags),
+        scheduleFlags(scheduleFlags), targets(targetNames),
+        recipes(recipeNames) {
+    app.require_subcommand(0, 1);
+    app.set_help_all_flag("--help-all", "help of every command");
+    app.footer("`kdac COMMAND --help` has options and examples.");
+    addCompile();
+    addEmit();
+    addCheck();
+    addList();
+  }
+
+  CLI::App app;
+
+private:
+  CLI::App &command(Command which, const char *name, const char *help,
+                    const char *examples) {
+    CLI::App &sub = *app.add_subcommand(name, help);
+    sub.footer(examples);
+    sub.callback([this, which] { options.command = which; });
+    return sub;
+  }
+  void addKernelFlags(CLI::App &sub) {
+    addFlags(sub, variantFlags, "Variant", options);
+    addFlags(sub, scheduleFlags, "Schedule (default: chosen by kdac)", options);
+  }
+  void addCompile();
+  void addEmit();
+  void addCheck();
+  void addList();
+
+  Options &options;
+  const std::vector<FlagHelp> &variantFlags, &scheduleFlags;
+  const std::string &targets, &recipes;
+};
+
+void Grammar::addCompile() {
+  CLI::App &sub = command(Command::Compile, "compile",
+                          "compile variants into a pack", compileExamples);
+  sub.add_option("spec", options.spec,
+                 "pack spec (YAML); without it the flags name one variant");
+  sub.add_option("--targets", options.targets, "any of: " + targets)
+      ->delimiter(',')
+      ->type_name("");
+  sub.add_option("-o,--output", options.output, "the .kdac file to write")
+      ->type_name("FILE");
+  sub.add_option("--loose", options.looseDir,
+                 "also write .ptx, .cubin and .so files into a directory")
+      ->type_name("DIR");
+  sub.add_option("--ptxas", options.ptxas,
+                 "assembler; default: $KDAC_PTXAS, $PATH, /usr/local/cuda/bin")
+      ->envname("KDAC_PTXAS")
+      ->type_name("PATH");
+  sub.add_flag("!--no-assemble", options.assemble,
+               "PTX only; no ptxas is needed");
+  sub.add_flag("--check", options.check,
+               "run host kernels against the f64 oracle before writing");
+  sub.add_option("-j,--jobs", options.jobs,
+                 "variants compiled at once; default: all cores")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N");
+  addKernelFlags(sub);
+}
+
+void Grammar::addEmit() {
+  CLI::App &sub = command(Command::Emit, "emit", "print one kernel at a stage",
+                          emitExamples);
+  sub.add_option("--stage", options.stage,
+                 "dplr, tile, scheduled, llvm, ptx, host-llvm or ttir")
+      ->required()
+      ->type_name("");
+  sub.add_option("--target", options.target, "one of: " + targets)
+      ->type_name("");
+  sub.add_option("-o,--output", options.output, "write to a file")
+      ->type_name("FILE");
+  addKernelFlags(sub);
+}
+
+void Grammar::addCheck() {
+  CLI::App &sub = command(Command::Check, "check",
+                          "run one kernel on this CPU against the f64 oracle",
+                          checkExamples);
+  auto size = [&](const char *name, int64_t &field, const char *help,
+                  int64_t least) {
+    sub.add_option(name, field, help)
+        ->capture_default_str()
+        ->check(CLI::Range(least, int64_t(1) << 40))
+        ->group("Case")
+        ->type_name("N");
+  };
+  size("--tokens", options.tokens, "tokens of each sequence", 0);
+  size("--sequences", options.sequences, "sequences", 0);
+  size("--heads", options.heads, "key heads", 1);
+  size("--value-heads", options.valueHeads, "value heads; 0: key heads", 0);
+  sub.add_option("--seed", options.seed, "of the random inputs")
+      ->capture_default_str()
+      ->group("Case")
+      ->type_name("N");
+  sub.add_option("--lengths", options.lengths,
+                 "packed sequences of these lengths")
+      ->delimiter(',')
+      ->check(CLI::Range(int64_t(0), int64_t(1) << 40))
+      ->group("Case")
+      ->type_name("N,...");
+  sub.add_option("--recipe", options.recipe, "inputs: " + recipes)
+      ->capture_default_str()
+      ->group("Case")
+      ->type_name("");
+  addKernelFlags(sub);
+}
+
+void Grammar::addList() {
+  CLI::App &sub = command(Command::List, "list",
+                          "show recurrences, targets, variants", listExamples);
+  sub.add_option("file", options.spec, "a pack spec or a .kdac pack");
+  sub.add_option("--targets", options.targets,
+                 "replace the targets of a pack spec")
+      ->delimiter(',')
+      ->type_name("");
+  sub.add_option("--ledger", options.ledger,
+                 "runs on GPUs, one JSON object a line")
+      ->type_name("FILE");
+}
+
+} // namespace
+
+ParsedCommandLine parseCommandLine(int argc, const char *const *argv,
+                                   const std::vector<FlagHelp> &variantFlags,
+                                   const std::vector<FlagHelp> &scheduleFlags,
+                                   const std::string &targetNames,
+                                   const std::string &recipeNames) {
+  ParsedCommandLine parsed;
+  auto refuse = [](const std::string &sentence) {
+    std::cerr << "kdac: " << sentence
+              << "; `kdac --help` and `kdac COMMAND --help` show what works\n";
+    return ParsedCommandLine{{}, 2};
+  };
+  Grammar grammar(parsed.options, variantFlags, scheduleFlags, targetNames,
+                  recipeNames);
+  try {
+    grammar.app.parse(argc, argv);
+    // Said here, as CLI11 would also say it about a misspelled command.
+    if (grammar.app.get_subcommands().empty())
+      throw CLI::RequiredError("a command");
+  } catch (const CLI::Success &help) {
+    parsed.exitCode = grammar.app.exit(help);
+  } catch (const CLI::ArgumentMismatch &error) {
+    // CLI11 says "--form: 1 required missing".
+    std::string what = error.what();
+    return refuse(what.substr(0, what.find(':')) + " needs a value");
+  } catch (const CLI::ParseError &error) {
+    return refuse(error.what());
+  }
+  return parsed;
+}
+
+} // namespace kdac
