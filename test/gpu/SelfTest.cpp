@@ -129,7 +129,7 @@ TEST_F(GpuTest, Hang) {
 TEST_F(GpuTest, ACrashFailsAlone) {
   Finished r = run(pack("sm_90a", "crash") + " " + pack("sm_90a", "none") +
                    " " + pack("sm_90a", "hang") + " " +
-                   pack("sm_90a", "wrong") + " --stall-limit 1");
+                   pack("sm_90a", "wrong") + " --stall-limit 5");
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.output.find("1 passed, 3 failed, 0 not run"), std::string::npos)
       << r.output;
