@@ -16,9 +16,10 @@ namespace {
 /// A variant's module with its context, and the errors of what ran on it.
 class Lowering {
 public:
-  explicit Lowering(const CompileJob &job)
-      : job(job), context(registry(), mlir::MLIRContext::Threading::DISABLED),
-        module(buildDplrModule(context, job.variant)) {}
+  explicit Lowering(CompileJob job)
+      : job(std::move(job)),
+        context(registry(), mlir::MLIRContext::Threading::DISABLED),
+        module(buildDplrModule(context, this->job.variant)) {}
 
   /// Runs the pipeline to `stage`.
   Error run(Stage stage);
@@ -33,7 +34,7 @@ private:
     return registry;
   }
 
-  const CompileJob &job;
+  CompileJob job;
   mlir::MLIRContext context;
   mlir::OwningOpRef<mlir::ModuleOp> module;
 };
@@ -86,11 +87,15 @@ static Error readLaunch(Lowering &lowering, CompiledKernel &kernel) {
       value = attribute.getInt();
     return static_cast<bool>(attribute);
   };
-  kernel.schedule = textOf(function->getAttr(tile::kScheduleAttr));
+  kernel.schedule = textOf(function->getAttr("kdac.schedule"));
+  if (kernel.schedule.empty())
+    kernel.schedule = textOf(function->getAttr(tile::kScheduleAttr));
   bool complete = !kernel.schedule.empty() && read("kdac.v_tile", kernel.vTile);
   if (lowering.target().kind == TargetKind::Gpu)
     complete &= read("kdac.block_threads", kernel.blockThreads) &&
                 read("kdac.shared_bytes", kernel.sharedBytes);
+  else
+    complete &= read("kdac.scratch_bytes", kernel.scratchBytes);
   return complete ? Error::success()
                   : lowering.failure("the exit left no launch attributes on " +
                                      kernel.entry);
@@ -103,25 +108,73 @@ const std::string *CompiledKernel::find(ImageKind kind) const {
   return nullptr;
 }
 
-static Error compileGpu(Lowering &lowering, const CompileOptions &options,
+/// Runs the whole pipeline and reads what a launch needs.
+static Error lower(Lowering &lowering, CompiledKernel &kernel) {
+  if (Error error = lowering.run(Stage::Llvm))
+    return error;
+  return readLaunch(lowering, kernel);
+}
+
+static Error assemble(Lowering &lowering, const CompileOptions &options,
+                      CompiledKernel &kernel) {
+  Expected<Assembly> assembly =
+      assemblePtx(*options.assembler, *kernel.find(ImageKind::Ptx),
+                  kernel.entry, lowering.target(), options.keepDir);
+  if (!assembly)
+    return lowering.failure(toString(assembly.takeError()));
+  kernel.artefacts.push_back({ImageKind::Cubin, kernel.variant.target, "cubin",
+                              std::move(assembly->cubin)});
+  kernel.ptxasVersion = options.assembler->version;
+  kernel.report = std::move(assembly->report);
+  return Error::success();
+}
+
+static Error compileGpu(const CompileJob &job, const CompileOptions &options,
                         CompiledKernel &kernel) {
+  Lowering lowering(job);
+  if (Error error = lower(lowering, kernel))
+    return error;
   Expected<std::string> ptx = emitPtx(lowering.get(), lowering.target());
   if (!ptx)
     return lowering.failure(toString(ptx.takeError()));
-  std::string arch = kernel.variant.target;
   kernel.ptxSha256 = sha256(*ptx);
-  kernel.artefacts.push_back({ImageKind::Ptx, arch, "ptx", std::move(*ptx)});
-  if (!options.assembler)
-    return Error::success();
-  Expected<Assembly> assembly =
-      assemblePtx(*options.assembler, kernel.artefacts[0].bytes, kernel.entry,
-                  lowering.target(), options.keepDir);
-  if (!assembly)
-    return lowering.failure(toString(assembly.takeError()));
   kernel.artefacts.push_back(
-      {ImageKind::Cubin, arch, "cubin", std::move(assembly->cubin)});
-  kernel.ptxasVersion = options.assembler->version;
-  kernel.report = std::move(assembly->report);
+      {ImageKind::Ptx, job.variant.target, "ptx", std::move(*ptx)});
+  return options.assembler ? assemble(lowering, options, kernel)
+                           : Error::success();
+}
+
+/// `job` with the vectors that suit `cpu`.
+static Expected<CompileJob> jobFor(const CompileJob &job, StringRef cpu) {
+  Expected<int64_t> width = hostVectorWidth(cpu);
+  if (!width)
+    return width.takeError();
+  CompileJob result = job;
+  result.schedule.vectorWidth = *width;
+  return result;
+}
+
+/// One shared object for `cpu`.
+static Error compileHost(const CompileJob &job, StringRef cpu,
+                         const CompileOptions &options,
+                         CompiledKernel &kernel) {
+  Expected<CompileJob> suited = jobFor(job, cpu);
+  if (!suited)
+    return suited.takeError();
+  Lowering lowering(*suited);
+  int64_t scratch = kernel.scratchBytes;
+  if (Error error = lower(lowering, kernel))
+    return error;
+  kernel.scratchBytes = std::max(kernel.scratchBytes, scratch);
+  Expected<std::string> object = emitHostObject(lowering.get(), cpu);
+  if (!object)
+    return lowering.failure(toString(object.takeError()));
+  Expected<std::string> library =
+      linkHostObject(*object, options.linker, options.keepDir);
+  if (!library)
+    return lowering.failure(toString(library.takeError()));
+  kernel.artefacts.push_back(
+      {ImageKind::HostSo, cpu.str(), cpu.str() + ".so", std::move(*library)});
   return Error::success();
 }
 
@@ -130,14 +183,34 @@ Expected<CompiledKernel> compileVariant(const CompileJob &job,
   CompiledKernel kernel;
   kernel.variant = job.variant;
   kernel.entry = entryName(job.variant);
-  Lowering lowering(job);
-  if (Error error = lowering.run(Stage::Llvm))
-    return error;
-  if (Error error = readLaunch(lowering, kernel))
-    return error;
-  if (Error error = compileGpu(lowering, options, kernel))
-    return error;
+  if (findTarget(job.variant.target)->kind == TargetKind::Gpu) {
+    if (Error error = compileGpu(job, options, kernel))
+      return error;
+    return kernel;
+  }
+  for (const std::string &cpu : options.hostCpus)
+    if (Error error = compileHost(job, cpu, options, kernel))
+      return error;
   return kernel;
+}
+
+Expected<HostProgram> compileHere(const CompileJob &job) {
+  Expected<CompileJob> suited = jobFor(job, "native");
+  if (!suited)
+    return suited.takeError();
+  Lowering lowering(*suited);
+  CompiledKernel kernel;
+  kernel.variant = job.variant;
+  kernel.entry = entryName(job.variant);
+  if (Error error = lower(lowering, kernel))
+    return error;
+  Expected<std::unique_ptr<HostJit>> jit = HostJit::create(lowering.get());
+  if (!jit)
+    return lowering.failure(toString(jit.takeError()));
+  Expected<JitKernel> entry = (*jit)->lookup(kernel.entry);
+  if (!entry)
+    return lowering.failure(toString(entry.takeError()));
+  return HostProgram{std::move(*jit), *entry, kernel.vTile};
 }
 
 void addToPack(PackWriter &writer, const CompiledKernel &kernel) {

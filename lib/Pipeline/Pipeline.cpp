@@ -1,8 +1,14 @@
 // The order of passes, decided here and nowhere else.
 #include "kdac/Pipeline/Pipeline.h"
 #include "kdac/Passes.h"
+#include "kdac/Target/Host.h"
 #include "kdac/Target/Targets.h"
 
+#include "mlir/Conversion/ArithToLLVM/ArithToLLVM.h"
+#include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
+#include "mlir/Conversion/NVVMToLLVM/NVVMToLLVM.h"
+#include "mlir/Conversion/ReconcileUnrealizedCasts/ReconcileUnrealizedCasts.h"
+#include "mlir/Conversion/SCFToControlFlow/SCFToControlFlow.h"
 #include "mlir/Target/LLVMIR/Dialect/Builtin/BuiltinToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/LLVMIR/LLVMToLLVMIRTranslation.h"
 #include "mlir/Target/LLVMIR/Dialect/NVVM/NVVMToLLVMIRTranslation.h"
@@ -22,6 +28,24 @@ void registerKdacDialects(DialectRegistry &registry) {
   registerNVVMDialectTranslation(registry);
 }
 
+/// From per-thread arith, scf and vector code to the LLVM dialect.
+static void buildNVVMLowering(OpPassManager &pm) {
+  pm.addPass(createCSEPass());
+  pm.addPass(createSCFToControlFlowPass());
+  pm.addPass(createArithToLLVMConversionPass());
+  pm.addPass(createConvertControlFlowToLLVMPass());
+  pm.addPass(createConvertNVVMToLLVMPass());
+  pm.addPass(createReconcileUnrealizedCastsPass());
+}
+
+/// From tiles to the LLVM dialect for a CPU with vectors of `vectorWidth`.
+static void buildHostExit(OpPassManager &pm, int64_t vectorWidth) {
+  TileToHostPassOptions options;
+  options.vectorWidth = vectorWidth ? vectorWidth : nativeVectorWidth();
+  pm.addPass(createTileToHostPass(options));
+  buildHostLowering(pm);
+}
+
 void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
                    const ScheduleOptions &options) {
   if (stage == Stage::Dplr)
@@ -37,6 +61,20 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   // exit decides where values live.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  const Target *row = findTarget(target);
+  if (stage == Stage::Tile || !row)
+    return;
+  if (row->kind == TargetKind::Host) {
+    // Places values itself: there is no scheduled stage.
+    if (stage == Stage::Llvm)
+      buildHostExit(pm, options.vectorWidth);
+    return;
+  }
+  pm.addPass(createTilePlacePass());
+  if (stage == Stage::Scheduled)
+    return;
+  pm.addPass(createTileToNVVMPass());
+  buildNVVMLowering(pm);
 }
 
 } // namespace kdac

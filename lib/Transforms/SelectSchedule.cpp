@@ -69,10 +69,10 @@ struct Choice {
   int64_t chunk, vTile, warps;
 };
 
-/// 64 state registers a thread leave room for a product's accumulators.
+/// 32 state registers a thread leave room for what ptxas loads ahead.
 int64_t chooseWarps(int64_t keyTile, int64_t vTile) {
   int64_t warps = 4;
-  while (warps < 8 && keyTile * vTile > 64 * 32 * warps)
+  while (warps < 8 && keyTile * vTile > 32 * 32 * warps)
     warps *= 2;
   return warps;
 }
@@ -90,6 +90,29 @@ Choice chooseGpuChunk(const Problem &problem, const Target &target,
         return {chunk, vTile, chooseWarps(keyTile, vTile)};
     }
   return {16, 16, chooseWarps(keyTile, 16)};
+}
+
+/// Every column of the state lies within one warp, whose lanes share its rows.
+/// V first, lanes read K; K first, a warp takes 16 columns, 64 contiguous bytes.
+Choice chooseGpuStep(const Problem &problem) {
+  int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
+  dplr::RecurrenceOp op = problem.recurrence;
+  if (op.getLayout() == dplr::Layout::VK)
+    return {1, std::min<int64_t>(fullValue, 32), 4};
+  int64_t vTile = std::min<int64_t>(fullValue, 64);
+  return {1, vTile, vTile / 16};
+}
+
+/// GPU kernels read whole 16-byte pieces and fill matrix fragments.
+LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
+                           StringRef target) {
+  for (auto [dim, what] : {std::pair(problem.keyDim(), "key dim K"),
+                           std::pair(problem.valueDim(), "value dim V")})
+    if (dim % 32 != 0 || dim > 256)
+      return function.emitOpError()
+             << what << " = " << dim << " is not supported on " << target
+             << "; multiples of 32 up to 256 are, and the host takes any";
+  return success();
 }
 
 struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
@@ -112,6 +135,8 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
           << "has no chunk form for a general erase pair yet; use form step";
       return failure();
     }
+    if (!host && failed(checkGpuDims(function, *problem, row.name)))
+      return failure();
     Type operand = chooseOperand(*problem, host);
     int64_t fullValue = llvm::alignTo(problem->valueDim(), 16);
     Choice choice;
@@ -120,7 +145,7 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     else if (isChunk)
       choice = chooseGpuChunk(*problem, row, operand.isBF16() ? 2 : 4);
     else
-      choice = {1, std::min<int64_t>(fullValue, 32), 4};
+      choice = chooseGpuStep(*problem);
     if (chunk && isChunk)
       choice.chunk = chunk;
     if (vTile)

@@ -92,7 +92,7 @@ private:
   }
 
   std::unique_ptr<HostJit> jit;
-  HostKernel kernel;
+  JitKernel kernel;
 };
 
 /// Replaces every `$name$` by its value.

@@ -14,8 +14,7 @@ int main(int argc, char **argv) {
   mlir::registerAllExtensions(registry);
   registry.insert<kdac::dplr::DplrDialect, kdac::tile::TileDialect>();
   mlir::registerAllPasses();
-  kdac::registerDplrSelectSchedulePass();
-  kdac::registerDplrToTilePass();
+  kdac::registerKdacPasses();
   return mlir::asMainReturnCode(
       mlir::MlirOptMain(argc, argv, "kdac optimizer\n", registry));
 }

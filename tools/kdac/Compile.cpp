@@ -1,8 +1,10 @@
 // kdac compile: variants to a pack, all or nothing.
 #include "Commands.h"
+#include "HostCheck.h"
 
 #include "kdac/Target/Targets.h"
 
+#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/Path.h"
@@ -48,15 +50,15 @@ static bool isGpu(const CompileJob &job) {
   return findTarget(job.variant.target)->kind == TargetKind::Gpu;
 }
 
-/// Where ptxas may be: every directory of $PATH, then the usual one.
-static std::vector<std::string> ptxasDirectories() {
+/// Where a tool may be: every directory of $PATH, then its usual one.
+static std::vector<std::string> toolDirectories(StringRef usual) {
   std::vector<std::string> directories;
   std::string path = sys::Process::GetEnv("PATH").value_or("");
   SmallVector<StringRef> parts;
   StringRef(path).split(parts, sys::EnvPathSeparator, -1, /*KeepEmpty=*/false);
   for (StringRef part : parts)
     directories.push_back(part.str());
-  directories.push_back("/usr/local/cuda/bin");
+  directories.push_back(usual.str());
   return directories;
 }
 
@@ -65,11 +67,34 @@ static Expected<std::optional<Assembler>>
 chooseAssembler(const Options &options, ArrayRef<CompileJob> jobs) {
   if (!options.assemble || none_of(jobs, isGpu))
     return std::nullopt;
-  Expected<Assembler> found = findPtxas(options.ptxas, ptxasDirectories());
+  Expected<Assembler> found =
+      findPtxas(options.ptxas, toolDirectories("/usr/local/cuda/bin"));
   if (!found)
     return failure(toString(found.takeError()) +
                    "; pass --ptxas=PATH, or --no-assemble for PTX only");
   return *found;
+}
+
+/// A linker, empty if none is needed.
+static Expected<std::string> chooseLinker(ArrayRef<CompileJob> jobs) {
+  if (all_of(jobs, isGpu))
+    return std::string();
+  Expected<std::string> found =
+      findHostLinker(toolDirectories("/usr/lib/llvm-22/bin"));
+  if (!found)
+    return failure(toString(found.takeError()) +
+                   "; install lld for the host target, or use GPU targets");
+  return found;
+}
+
+/// The directory where the inputs of tools that failed stay.
+static Expected<std::string> makeKeepDirectory() {
+  SmallString<64> path;
+  sys::path::system_temp_directory(/*ErasedOnReboot=*/true, path);
+  sys::path::append(path, "kdac-refused");
+  if (std::error_code code = sys::fs::create_directories(path))
+    return failure("cannot create '" + path + "': " + code.message());
+  return std::string(path);
 }
 
 //===-- Compiling
@@ -80,6 +105,7 @@ namespace {
 struct Outcome {
   std::vector<std::optional<CompiledKernel>> kernels;
   std::vector<std::string> errors; ///< one per failed job
+  StringMap<std::string> measured; ///< errors of what ran, by variant name
 };
 } // namespace
 
@@ -109,6 +135,39 @@ static Outcome compileAll(ArrayRef<CompileJob> jobs,
     pool.async([&, i] { compileOne(i); });
   pool.wait();
   return outcome;
+}
+
+//===-- Checking
+//-----------------------------------------------------------===//
+
+/// Two sequences with a tail chunk each, two heads.
+static reference::CaseSpec sampleCase(const Variant &variant) {
+  reference::CaseSpec spec;
+  spec.variant = variant;
+  spec.sequences = 2;
+  spec.tokens = 300;
+  spec.heads = 2;
+  return spec;
+}
+
+/// Runs every host kernel on a sample; a kernel that is too far off is an error
+/// of the outcome.
+static void checkAll(ArrayRef<CompileJob> jobs, Outcome &outcome) {
+  for (const CompileJob &job : jobs) {
+    if (isGpu(job))
+      continue;
+    std::string name = variantName(job.variant);
+    Expected<reference::CheckResult> result =
+        checkOnHost(job, sampleCase(job.variant));
+    if (!result)
+      outcome.errors.push_back(toString(result.takeError()));
+    else if (!result->passed())
+      outcome.errors.push_back(name + ": " + reference::toString(*result));
+    else
+      for (const reference::Comparison &tensor : result->tensors)
+        outcome.measured[name] +=
+            formatv("{0} {1:e1} ", tensor.tensor, tensor.relative);
+  }
 }
 
 //===-- Writing
@@ -152,15 +211,40 @@ static std::string registersOf(const CompiledKernel &kernel) {
 
 static void printSummary(const Outcome &outcome) {
   std::vector<std::vector<std::string>> rows = {
-      {"variant", "artefacts", "registers/spills", "shared"}};
+      {"variant", "target", "artefacts", "registers/spills", "shared",
+       "error"}};
   for (const auto &kernel : outcome.kernels) {
     std::string artefacts;
     for (const Artefact &artefact : kernel->artefacts)
       artefacts += (artefacts.empty() ? "" : "+") + artefact.suffix;
-    rows.push_back({variantName(kernel->variant), artefacts,
-                    registersOf(*kernel), std::to_string(kernel->sharedBytes)});
+    auto measured = outcome.measured.find(variantName(kernel->variant));
+    rows.push_back({variantStem(kernel->variant), kernel->variant.target,
+                    artefacts, registersOf(*kernel),
+                    std::to_string(kernel->sharedBytes),
+                    measured == outcome.measured.end() ? "not run here"
+                                                       : measured->second});
   }
   printTable(rows);
+}
+
+/// Tools for the jobs, as the environment has them.
+static Error chooseTools(const Options &options, ArrayRef<CompileJob> jobs,
+                         std::optional<Assembler> &assembler,
+                         CompileOptions &how) {
+  Expected<std::optional<Assembler>> found = chooseAssembler(options, jobs);
+  if (!found)
+    return found.takeError();
+  assembler = *found;
+  how.assembler = assembler ? &*assembler : nullptr;
+  Expected<std::string> linker = chooseLinker(jobs);
+  if (!linker)
+    return linker.takeError();
+  how.linker = *linker;
+  Expected<std::string> keep = makeKeepDirectory();
+  if (!keep)
+    return keep.takeError();
+  how.keepDir = *keep;
+  return Error::success();
 }
 
 int runCompile(const Options &options) {
@@ -169,18 +253,15 @@ int runCompile(const Options &options) {
   Expected<std::vector<CompileJob>> jobs = collectJobs(options);
   if (!jobs)
     return refuse(toString(jobs.takeError()));
-  Expected<std::optional<Assembler>> assembler =
-      chooseAssembler(options, *jobs);
-  if (!assembler)
-    return refuse(toString(assembler.takeError()));
+  std::optional<Assembler> assembler;
+  CompileOptions how;
+  if (Error error = chooseTools(options, *jobs, assembler, how))
+    return refuse(toString(std::move(error)));
   if (!options.assemble && any_of(*jobs, isGpu))
     errs() << "kdac: PTX only, as --no-assemble asks\n";
-  CompileOptions how;
-  how.assembler = *assembler ? &**assembler : nullptr;
-  SmallString<64> keep;
-  sys::path::system_temp_directory(/*ErasedOnReboot=*/true, keep);
-  how.keepDir = (keep + "/kdac-refused").str();
   Outcome outcome = compileAll(*jobs, how, options.jobs);
+  if (options.check && outcome.errors.empty())
+    checkAll(*jobs, outcome);
   for (const std::string &error : outcome.errors)
     errs() << "kdac: " << error << '\n';
   if (!outcome.errors.empty())

@@ -130,6 +130,8 @@ void Grammar::addCompile() {
       ->type_name("PATH");
   sub.add_flag("!--no-assemble", options.assemble,
                "PTX only; no ptxas is needed");
+  sub.add_flag("--check", options.check,
+               "run host kernels against the f64 oracle before writing");
   sub.add_option("-j,--jobs", options.jobs,
                  "variants compiled at once; default: all cores")
       ->check(CLI::Range(1, 1024))

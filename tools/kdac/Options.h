@@ -31,6 +31,7 @@ struct Options {
   std::string looseDir;             ///< directory for .ptx, .cubin, .so
   std::string ptxas;                ///< explicit path
   bool assemble = true;
+  bool check = false; ///< run host kernels against the oracle
   int64_t jobs = 0;
 
   // emit and check

@@ -1,6 +1,7 @@
 // kdac, the compiler driver: command line to command.
 #include "Commands.h"
 
+#include "kdac/Reference/Recipe.h"
 #include "kdac/Target/Targets.h"
 #include "kdac/Variant/Options.h"
 
@@ -23,8 +24,9 @@ static std::vector<FlagHelp> scheduleFlags() {
 }
 
 int main(int argc, char **argv) {
-  ParsedCommandLine parsed = parseCommandLine(
-      argc, argv, variantFlags(), scheduleFlags(), targetNames(), "random");
+  ParsedCommandLine parsed =
+      parseCommandLine(argc, argv, variantFlags(), scheduleFlags(),
+                       targetNames(), reference::recipeNames());
   if (parsed.exitCode)
     return *parsed.exitCode;
   switch (parsed.options.command) {

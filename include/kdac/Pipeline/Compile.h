@@ -5,6 +5,7 @@
 
 #include "kdac/Pack/PackWriter.h"
 #include "kdac/Pipeline/PackSpec.h"
+#include "kdac/Target/Host.h"
 #include "kdac/Target/Ptxas.h"
 
 #include "llvm/Support/Error.h"
@@ -16,8 +17,11 @@ namespace kdac {
 
 /// How artefacts are made.
 struct CompileOptions {
-  const Assembler *assembler = nullptr; ///< null: no cubins
-  std::string keepDir; ///< where the PTX of a refused kernel stays
+  const Assembler *assembler = nullptr; ///< GPU; null: no cubins
+  /// Host: CPUs out of hostCpuNames(), one shared object each.
+  std::vector<std::string> hostCpus = {"x86-64-v3", "x86-64-v4", "aarch64"};
+  std::string linker;  ///< host: what linkHostObject takes
+  std::string keepDir; ///< where the input of a tool that failed stays
 };
 
 /// One image of a kernel.
@@ -58,6 +62,16 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel);
 
 /// The IR of `job` at `stage` as text.
 llvm::Expected<std::string> printStage(const CompileJob &job, Stage stage);
+
+/// A host variant in this process.
+struct HostProgram {
+  std::unique_ptr<HostJit> jit;
+  JitKernel kernel; ///< lives as long as `jit`
+  int64_t vTile = 0;
+};
+
+/// Compiles `job`, a host variant, for the CPU this runs on.
+llvm::Expected<HostProgram> compileHere(const CompileJob &job);
 
 /// The PTX of `job`, a GPU variant.
 llvm::Expected<std::string> printPtx(const CompileJob &job);

@@ -1,0 +1,382 @@
+// Elementwise values, computed where they are consumed.
+#include "GpuLowering.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+static RankedTensorType tileType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+bool GpuLowering::hasRegisterLeaf(Value value) const {
+  if (!isa<RankedTensorType>(value.getType()))
+    return false;
+  tile::Home where = home(value);
+  if (where != tile::Home::Inline)
+    return where == tile::Home::Registers;
+  return llvm::any_of(value.getDefiningOp()->getOperands(),
+                      [&](Value operand) { return hasRegisterLeaf(operand); });
+}
+
+void GpuLowering::sharedLeaves(Value value,
+                               SmallVectorImpl<Value> &leaves) const {
+  if (!isa<RankedTensorType>(value.getType()))
+    return;
+  tile::Home where = home(value);
+  if (where == tile::Home::Shared)
+    leaves.push_back(value);
+  if (where != tile::Home::Inline)
+    return;
+  for (Value operand : value.getDefiningOp()->getOperands())
+    sharedLeaves(operand, leaves);
+}
+
+Value GpuLowering::sharedAddress(int64_t offset, int64_t pitch, Type element,
+                                 Coord row, Coord col) {
+  int64_t bytes = bytesOf(element);
+  Value index;
+  if (row.base)
+    index = b.mul(row.base, pitch);
+  if (col.base)
+    index = index ? b.add(index, col.base) : col.base;
+  Value variable = index ? b.mul(index, bytes) : Value();
+  return b.bytes(sharedBase, variable,
+                 offset + (row.offset * pitch + col.offset) * bytes);
+}
+
+GpuLowering::Values GpuLowering::loadShared(Value value, const Group &group) {
+  tile::PlaceAttr at = place(value);
+  Type element = tileType(value).getElementType();
+  int64_t bytes = bytesOf(element);
+  bool isVector = tileType(value).getRank() == 1;
+  auto read = [&](Coord row, Coord col, int64_t count) {
+    Value pointer = sharedAddress(at.getOffset(), at.getPitch(), element,
+                                  isVector ? Coord() : row, col);
+    return b.load(pointer, element, count, std::min<int64_t>(16, count * bytes));
+  };
+  if (isVector || group.along == 1)
+    return read(group.row, group.col, group.width);
+  Values elements;
+  for (int64_t i = 0; i < group.width; ++i)
+    elements.push_back(read(group.row.plus(i), group.col, 1)[0]);
+  return elements;
+}
+
+void GpuLowering::storeShared(Value value, const Group &group,
+                              ValueRange elements) {
+  tile::PlaceAttr at = place(value);
+  Type element = tileType(value).getElementType();
+  bool isVector = tileType(value).getRank() == 1;
+  Value pointer = sharedAddress(at.getOffset(), at.getPitch(), element,
+                                isVector ? Coord() : group.row, group.col);
+  b.store(elements, pointer, element,
+          std::min<int64_t>(16, group.width * bytesOf(element)));
+}
+
+//===-- Global memory ------------------------------------------------------===//
+
+struct GpuLowering::Access {
+  Value ref, base, stride; ///< pointer, i64, i64
+  bool transposed, isVector;
+  Type element;
+};
+
+template <typename Op>
+GpuLowering::Access GpuLowering::accessOf(Op op, RankedTensorType type) {
+  return {scalars.lookup(op.getRef()),
+          b.toI64(scalars.lookup(op.getBase())),
+          b.toI64(scalars.lookup(op.getStride())),
+          op.getTransposed(),
+          type.getRank() == 1,
+          type.getElementType()};
+}
+
+/// The thread's part of an address and the constant part are added one after the
+/// other, so that a tile's groups share the first.
+Value GpuLowering::globalPointer(const Access &at, const Group &group,
+                                 int64_t number) {
+  Coord row = group.along == 0 ? group.row.plus(number) : group.row;
+  Coord col = group.along == 1 ? group.col.plus(number) : group.col;
+  Coord line = at.transposed || at.isVector ? col : row;
+  Coord inside = at.transposed ? row : col;
+  if (at.isVector)
+    inside = {};
+  Value variable = at.base;
+  if (line.base)
+    variable = b.add(variable, b.mul64(b.toI64(line.base), at.stride));
+  if (inside.base)
+    variable = b.add(variable, b.toI64(inside.base));
+  Value pointer = b.pointer(at.ref, variable, at.element);
+  if (line.offset == 0 && inside.offset == 0)
+    return pointer;
+  Value constant = b.add(b.mul64(b.i64(line.offset), at.stride),
+                         b.i64(inside.offset));
+  return b.pointer(pointer, constant, at.element);
+}
+
+Value GpuLowering::validity(Value ref, ValueRange valid, ArrayRef<int64_t> shape,
+                            const Group &group) {
+  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), ref);
+  Value condition = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
+                                          b.i64(0));
+  auto within = [&](Coord first, int64_t width, Value limit, int64_t size) {
+    if (std::optional<int64_t> constant = getConstantIntValue(limit);
+        constant && *constant >= size)
+      return;
+    Value bound = b.toI32(scalars.lookup(limit));
+    Value inside = b.less(b.at(first.plus(width - 1)), bound);
+    condition = arith::AndIOp::create(b, condition, inside);
+  };
+  if (shape.size() == 1) {
+    within(group.col, group.width, valid[0], shape[0]);
+    return condition;
+  }
+  within(group.row, group.along == 0 ? group.width : 1, valid[0], shape[0]);
+  within(group.col, group.along == 1 ? group.width : 1, valid[1], shape[1]);
+  return condition;
+}
+
+/// True if a group's elements are consecutive in memory.
+static bool isContiguous(bool isVector, bool transposed, Value stride,
+                         const Group &group) {
+  if (isVector)
+    return getConstantIntValue(stride) == 1;
+  return group.along == (transposed ? 0 : 1);
+}
+
+GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op, const Group &group) {
+  RankedTensorType type = op.getResult().getType();
+  Access access = accessOf(op, type);
+  bool contiguous = isContiguous(access.isVector, access.transposed,
+                                 op.getStride(), group);
+  int64_t bytes = bytesOf(access.element);
+  // What a kernel reads inside its loop it never writes; the state it may.
+  bool invariant = op->getParentOfType<scf::ForOp>() != nullptr;
+  Value condition = validity(access.ref, op.getValid(), type.getShape(), group);
+  SmallVector<Type> types(group.width, b.getF32Type());
+  auto branch = scf::IfOp::create(b, types, condition, /*withElse=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Values elements;
+  if (contiguous) {
+    int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
+    elements = b.load(globalPointer(access, group, 0), access.element,
+                      group.width, align, invariant);
+  } else {
+    for (int64_t i = 0; i < group.width; ++i)
+      elements.push_back(b.load(globalPointer(access, group, i), access.element,
+                                1, bytes, invariant)[0]);
+  }
+  scf::YieldOp::create(b, elements);
+  b.setInsertionPointToStart(branch.elseBlock());
+  scf::YieldOp::create(b, Values(group.width, b.f32(0)));
+  return Values(branch.getResults());
+}
+
+Value GpuLowering::loadGlobalRaw(tile::LoadOp op, const Group &group,
+                                 Value guard) {
+  RankedTensorType type = op.getResult().getType();
+  Access at = accessOf(op, type);
+  int64_t bytes = group.width * bytesOf(at.element);
+  auto words = VectorType::get({bytes / 4}, b.getI32Type());
+  Value condition = validity(at.ref, op.getValid(), type.getShape(), group);
+  if (guard)
+    condition = arith::AndIOp::create(b, condition, guard);
+  auto branch = scf::IfOp::create(b, TypeRange{words}, condition, true);
+  OpBuilder::InsertionGuard restore(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  auto load = LLVM::LoadOp::create(b, words, globalPointer(at, group, 0),
+                                   std::min<int64_t>(op.getAlign(), bytes));
+  load.setInvariant(true);
+  scf::YieldOp::create(b, load.getResult());
+  b.setInsertionPointToStart(branch.elseBlock());
+  Value zero = LLVM::ZeroOp::create(b, words);
+  scf::YieldOp::create(b, zero);
+  return branch.getResult(0);
+}
+
+void GpuLowering::lowerStore(tile::StoreOp op) {
+  RankedTensorType type = tileType(op.getValue());
+  Access at = accessOf(op, type);
+  Value source = roundedSource(op.getValue());
+  int64_t bytes = bytesOf(at.element);
+  access(rangesRead(source), {});
+  forget();
+
+  SmallVector<Group> groups;
+  Value speaks; // of the threads that share a column's total, one stores it
+  if (hasRegisterLeaf(source) && at.isVector) {
+    const Layout &layout = *layouts.front().second;
+    groups = layout.columns;
+    speaks = layout.firstRowLane;
+  } else if (hasRegisterLeaf(source)) {
+    groups = distributed(type.getShape()).groups;
+  } else {
+    int64_t width = std::max<int64_t>(1, op.getAlign() / bytes);
+    while (type.getShape().back() % width != 0)
+      width /= 2;
+    Layout layout = linear(type.getShape(), width);
+    assert(layout.guards.empty() || layout.guards.size() == layout.groups.size());
+    groups = layout.groups;
+    storeGroups(op, at, source, groups, layout.guards, {});
+    return;
+  }
+  storeGroups(op, at, source, groups, {}, speaks);
+}
+
+void GpuLowering::storeGroups(tile::StoreOp op, const Access &at, Value source,
+                              ArrayRef<Group> groups, ArrayRef<Value> guards,
+                              Value speaks) {
+  auto shape = tileType(op.getValue()).getShape();
+  int64_t bytes = bytesOf(at.element);
+  for (auto [number, group] : llvm::enumerate(groups)) {
+    Values elements = evaluate(source, group);
+    Value condition = validity(at.ref, op.getValid(), shape, group);
+    for (Value extra : {guards.empty() ? Value() : guards[number], speaks})
+      if (extra)
+        condition = arith::AndIOp::create(b, condition, extra);
+    auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    if (isContiguous(at.isVector, at.transposed, op.getStride(), group)) {
+      int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
+      b.store(elements, globalPointer(at, group, 0), at.element, align);
+      continue;
+    }
+    for (auto [i, element] : llvm::enumerate(elements))
+      b.store(element, globalPointer(at, group, i), at.element, bytes);
+  }
+}
+
+//===-- Evaluation ---------------------------------------------------------===//
+
+/// A value that is about to be rounded to its own type when it is stored: the
+/// rounding op's input.
+Value GpuLowering::roundedSource(Value value) const {
+  auto rounding = value.getDefiningOp<arith::TruncFOp>();
+  return rounding ? rounding.getIn() : value;
+}
+
+GpuLowering::Values GpuLowering::evaluate(Value value, const Group &group) {
+  bool isVector = tileType(value).getRank() == 1;
+  tile::Home where = home(value);
+  if (where == tile::Home::Registers) {
+    ArrayRef<Value> all = registers.find(value)->second;
+    int64_t first = isVector ? group.columnSlot : group.slot;
+    return Values(all.slice(first, group.width));
+  }
+  auto key = std::make_tuple(value.getAsOpaquePointer(),
+                             isVector ? Coord() : group.row, group.col,
+                             group.width, isVector ? 1 : group.along);
+  auto found = memo.find(key);
+  if (found != memo.end())
+    return found->second;
+  Values result = where == tile::Home::Shared
+                      ? loadShared(value, group)
+                      : evaluateOp(value.getDefiningOp(), group);
+  memo[key] = result;
+  return result;
+}
+
+GpuLowering::Values
+GpuLowering::evaluateBroadcast(tile::BroadcastOp op, const Group &group) {
+  bool alongRows = op.getAlong() == 0;
+  Group vector;
+  vector.col = alongRows ? group.row : group.col;
+  vector.columnSlot = group.columnSlot;
+  bool varies = group.along == static_cast<int64_t>(op.getAlong());
+  vector.width = varies ? group.width : 1;
+  Values elements = evaluate(op.getInput(), vector);
+  return varies ? elements : Values(group.width, elements[0]);
+}
+
+GpuLowering::Values GpuLowering::iota(tile::IotaOp op, const Group &group) {
+  bool isVector = op.getResult().getType().getRank() == 1;
+  int64_t dim = isVector ? 1 : op.getDim();
+  Coord first = dim == 0 ? group.row : group.col;
+  Values elements;
+  for (int64_t i = 0; i < group.width; ++i)
+    elements.push_back(b.at(first.plus(dim == group.along ? i : 0)));
+  return elements;
+}
+
+GpuLowering::Values GpuLowering::evaluateOp(Operation *op, const Group &group) {
+  if (auto load = dyn_cast<tile::LoadOp>(op))
+    return loadGlobal(load, group);
+  if (auto broadcast = dyn_cast<tile::BroadcastOp>(op))
+    return evaluateBroadcast(broadcast, group);
+  if (auto numbers = dyn_cast<tile::IotaOp>(op))
+    return iota(numbers, group);
+  if (auto splat = dyn_cast<tile::SplatOp>(op)) {
+    Value scalar = scalars.lookup(splat.getScalar());
+    return Values(group.width,
+                  scalar.getType().isIndex() ? b.toI32(scalar) : scalar);
+  }
+  if (auto row = dyn_cast<tile::RowOp>(op)) {
+    Group source = group;
+    source.row = {Value(), static_cast<int64_t>(row.getIndex())};
+    source.along = 1;
+    return evaluate(row.getInput(), source);
+  }
+  if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
+    auto splat = cast<SplatElementsAttr>(constant.getValue());
+    return Values(group.width, b.f32(splat.getSplatValue<APFloat>().convertToDouble()));
+  }
+  // Values of narrow types already travel as exact f32.
+  if (auto widened = dyn_cast<arith::ExtFOp>(op))
+    return evaluate(widened.getIn(), group);
+
+  SmallVector<Values> operands;
+  for (Value operand : op->getOperands())
+    operands.push_back(evaluate(operand, group));
+  Values results;
+  for (int64_t i = 0; i < group.width; ++i) {
+    Values scalarOperands;
+    for (Values &operand : operands)
+      scalarOperands.push_back(operand[i]);
+    results.push_back(applyScalar(op, scalarOperands));
+  }
+  return results;
+}
+
+/// One element of an arith or math op; also used for the scalar ops themselves.
+Value GpuLowering::applyScalar(Operation *op, ValueRange operands) {
+  return llvm::TypeSwitch<Operation *, Value>(op)
+      .Case([&](math::Exp2Op) { return b.exp2(operands[0]); })
+      .Case([&](math::RsqrtOp) { return b.rsqrt(operands[0]); })
+      .Case([&](math::AbsFOp) {
+        return LLVM::FAbsOp::create(b, operands[0]).getResult();
+      })
+      .Case([&](arith::MulFOp) { return b.mulF(operands[0], operands[1]); })
+      .Case([&](arith::AddFOp) { return b.addF(operands[0], operands[1]); })
+      .Case([&](arith::DivFOp) {
+        return b.mulF(operands[0], b.reciprocal(operands[1]));
+      })
+      .Case([&](arith::TruncFOp truncation) -> Value {
+        // A rounding that is not a store's own: there and back.
+        Type element = getElementTypeOrSelf(truncation.getOut().getType());
+        if (isa<FloatTF32Type>(element))
+          return LLVM::BitcastOp::create(
+              b, b.getF32Type(),
+              NVVM::ConvertFloatToTF32Op::create(b, b.getI32Type(), operands[0],
+                                                 NVVM::FPRoundingMode::RNA));
+        Value narrow = arith::TruncFOp::create(b, element, operands[0]);
+        return arith::ExtFOp::create(b, b.getF32Type(), narrow);
+      })
+      .Default([&](Operation *other) -> Value {
+        OperationState state(op->getLoc(), op->getName());
+        state.addOperands(operands);
+        Type type = getElementTypeOrSelf(other->getResult(0).getType());
+        bool isTile = isa<RankedTensorType>(other->getResult(0).getType());
+        state.addTypes(isTile && type.isIndex() ? b.getI32Type() : type);
+        state.addAttributes(other->getAttrs());
+        state.propertiesAttr = other->getPropertiesAsAttribute();
+        return b.create(state)->getResult(0);
+      });
+}
+
+} // namespace kdac

@@ -1,0 +1,270 @@
+#include "GpuEmitter.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+int64_t bytesOf(Type element) {
+  return isa<FloatTF32Type>(element) ? 4 : element.getIntOrFloatBitWidth() / 8;
+}
+
+// Every f32 multiplication and addition may be fused: ptxas contracts only what
+// it is allowed to.
+static constexpr auto kContract = arith::FastMathFlags::contract;
+
+Value GpuEmitter::i32(int64_t value) {
+  return arith::ConstantOp::create(*this, getI32IntegerAttr(value));
+}
+Value GpuEmitter::i64(int64_t value) {
+  return arith::ConstantOp::create(*this, getI64IntegerAttr(value));
+}
+Value GpuEmitter::add(Value a, Value b) {
+  return createOrFold<arith::AddIOp>(a, b);
+}
+Value GpuEmitter::add(Value a, int64_t b) { return b == 0 ? a : add(a, i32(b)); }
+Value GpuEmitter::mul(Value a, int64_t b) {
+  return b == 1 ? a : createOrFold<arith::MulIOp>(a, i32(b));
+}
+Value GpuEmitter::div(Value a, int64_t b) {
+  return b == 1 ? a : createOrFold<arith::DivUIOp>(a, i32(b));
+}
+Value GpuEmitter::rem(Value a, int64_t b) {
+  return b == 1 ? i32(0) : createOrFold<arith::RemUIOp>(a, i32(b));
+}
+Value GpuEmitter::mul64(Value a, Value b) {
+  return createOrFold<arith::MulIOp>(a, b);
+}
+Value GpuEmitter::less(Value a, Value b) {
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, a, b);
+}
+
+Value GpuEmitter::toI64(Value a) {
+  if (a.getType().isIndex())
+    return arith::IndexCastOp::create(*this, getI64Type(), a);
+  if (a.getType().isInteger(64))
+    return a;
+  return arith::ExtSIOp::create(*this, getI64Type(), a);
+}
+
+Value GpuEmitter::toI32(Value a) {
+  if (a.getType().isInteger(32))
+    return a;
+  return arith::TruncIOp::create(*this, getI32Type(), toI64(a));
+}
+
+Value GpuEmitter::at(Coord coord) {
+  if (!coord.base)
+    return i32(coord.offset);
+  return add(coord.base, coord.offset);
+}
+
+Value GpuEmitter::f32(double value) {
+  return arith::ConstantOp::create(*this, getF32FloatAttr(value));
+}
+
+Value GpuEmitter::intrinsic(StringRef name, Type type, ValueRange args) {
+  return LLVM::CallIntrinsicOp::create(*this, type, getStringAttr(name), args)
+      .getResult(0);
+}
+
+Value GpuEmitter::exp2(Value x) {
+  return intrinsic("llvm.nvvm.ex2.approx.ftz.f32", getF32Type(), x);
+}
+Value GpuEmitter::rsqrt(Value x) {
+  return intrinsic("llvm.nvvm.rsqrt.approx.ftz.f", getF32Type(), x);
+}
+Value GpuEmitter::reciprocal(Value x) {
+  return intrinsic("llvm.nvvm.rcp.approx.ftz.f", getF32Type(), x);
+}
+Value GpuEmitter::addF(Value a, Value b) {
+  return arith::AddFOp::create(*this, a, b, kContract);
+}
+Value GpuEmitter::mulF(Value a, Value b) {
+  return arith::MulFOp::create(*this, a, b, kContract);
+}
+Value GpuEmitter::fma(Value a, Value b, Value c) {
+  return LLVM::FMAOp::create(*this, a, b, c);
+}
+
+Value GpuEmitter::pointer(Value base, Value index64, Type element) {
+  Type stored = isa<FloatTF32Type>(element) ? getF32Type() : element;
+  return LLVM::GEPOp::create(*this, base.getType(), stored, base,
+                             ArrayRef<LLVM::GEPArg>{index64});
+}
+
+Value GpuEmitter::bytes(Value base, Value offset32, int64_t constant) {
+  Value pointer = base;
+  if (offset32)
+    pointer = LLVM::GEPOp::create(*this, base.getType(), getI8Type(), pointer,
+                                  ArrayRef<LLVM::GEPArg>{offset32});
+  if (constant)
+    pointer = LLVM::GEPOp::create(
+        *this, base.getType(), getI8Type(), pointer,
+        ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(constant)});
+  return pointer;
+}
+
+/// One half of a 32-bit word as f32. bf16 is f32's upper half.
+Value GpuEmitter::unpack16(Value word, bool high, Type element) {
+  if (element.isBF16()) {
+    Value bits = high ? createOrFold<arith::AndIOp>(word, i32(0xffff0000))
+                      : createOrFold<arith::ShLIOp>(word, i32(16));
+    return arith::BitcastOp::create(*this, getF32Type(), bits);
+  }
+  if (high)
+    word = createOrFold<arith::ShRUIOp>(word, i32(16));
+  Value half = arith::TruncIOp::create(*this, getI16Type(), word);
+  Value narrow = arith::BitcastOp::create(*this, element, half);
+  return arith::ExtFOp::create(*this, getF32Type(), narrow);
+}
+
+Value GpuEmitter::pack16(Value low, Value high, Type element) {
+  auto pairType = VectorType::get({2}, getF32Type());
+  Value pair = LLVM::PoisonOp::create(*this, pairType);
+  pair = LLVM::InsertElementOp::create(*this, pair, low, i32(0));
+  pair = LLVM::InsertElementOp::create(*this, pair, high, i32(1));
+  Value halves =
+      LLVM::FPTruncOp::create(*this, VectorType::get({2}, element), pair);
+  return LLVM::BitcastOp::create(*this, getI32Type(), halves);
+}
+
+GpuEmitter::Values GpuEmitter::load(Value pointer, Type element, int64_t count,
+                                    int64_t align, bool invariant) {
+  auto loadAs = [&](Type type) {
+    auto op = LLVM::LoadOp::create(*this, type, pointer, align);
+    op.setInvariant(invariant);
+    return op.getResult();
+  };
+  Values result;
+  bool narrow = bytesOf(element) == 2;
+  if (narrow && count == 1) {
+    Value bits = loadAs(getI16Type());
+    Value word = arith::ExtUIOp::create(*this, getI32Type(), bits);
+    return {unpack16(word, false, element)};
+  }
+  int64_t words = narrow ? count / 2 : count;
+  Type word = narrow ? Type(getI32Type()) : Type(getF32Type());
+  if (words == 1) {
+    Value value = loadAs(word);
+    if (!narrow)
+      return {value};
+    return {unpack16(value, false, element), unpack16(value, true, element)};
+  }
+  Value vector = loadAs(VectorType::get({words}, word));
+  for (int64_t i = 0; i < words; ++i) {
+    Value value = LLVM::ExtractElementOp::create(*this, vector, i32(i));
+    if (!narrow) {
+      result.push_back(value);
+      continue;
+    }
+    result.push_back(unpack16(value, false, element));
+    result.push_back(unpack16(value, true, element));
+  }
+  return result;
+}
+
+void GpuEmitter::store(ValueRange elements, Value pointer, Type element,
+                       int64_t align) {
+  if (bytesOf(element) == 2 && elements.size() == 1) {
+    Value value = arith::TruncFOp::create(*this, element, elements[0]);
+    LLVM::StoreOp::create(*this, value, pointer, align);
+    return;
+  }
+  Values words;
+  if (bytesOf(element) == 2)
+    for (size_t i = 0; i < elements.size(); i += 2)
+      words.push_back(pack16(elements[i], elements[i + 1], element));
+  else
+    words.assign(elements.begin(), elements.end());
+  if (isa<FloatTF32Type>(element))
+    for (Value &word : words)
+      word = LLVM::BitcastOp::create(
+          *this, getF32Type(),
+          NVVM::ConvertFloatToTF32Op::create(*this, getI32Type(), word,
+                                             NVVM::FPRoundingMode::RNA));
+  if (words.size() == 1) {
+    LLVM::StoreOp::create(*this, words[0], pointer, align);
+    return;
+  }
+  auto type = VectorType::get({static_cast<int64_t>(words.size())},
+                              words[0].getType());
+  Value vector = LLVM::PoisonOp::create(*this, type);
+  for (auto [i, word] : llvm::enumerate(words))
+    vector = LLVM::InsertElementOp::create(*this, vector, word, i32(i));
+  LLVM::StoreOp::create(*this, vector, pointer, align);
+}
+
+void GpuEmitter::barrier() { NVVM::BarrierOp::create(*this); }
+
+Value GpuEmitter::sumLanes(Value x, ArrayRef<int64_t> laneMasks) {
+  for (int64_t mask : laneMasks) {
+    Value other = NVVM::ShflOp::create(*this, getF32Type(), i32(-1), x, i32(mask),
+                                       i32(31), NVVM::ShflKind::bfly, UnitAttr());
+    x = addF(x, other);
+  }
+  return x;
+}
+
+void GpuEmitter::memoryFence() {
+  LLVM::InlineAsmOp::create(*this, TypeRange(), ValueRange(), "",
+                            "~{memory}", /*has_side_effects=*/true,
+                            /*is_align_stack=*/false,
+                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
+                            ArrayAttr());
+}
+
+Value GpuEmitter::opaque(Value x) {
+  auto op = LLVM::InlineAsmOp::create(
+      *this, TypeRange{x.getType()}, ValueRange{x}, "",
+      x.getType().isInteger(64) ? "=l,0" : "=r,0",
+      /*has_side_effects=*/true, /*is_align_stack=*/false,
+      LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  return op.getResult(0);
+}
+
+GpuEmitter::Values GpuEmitter::ldmatrix(Value pointer, int64_t count,
+                                        bool transposed) {
+  SmallVector<Type> types(count, getI32Type());
+  Type result = count == 1 ? Type(getI32Type())
+                           : Type(LLVM::LLVMStructType::getLiteral(
+                                 getContext(), types));
+  auto shape = NVVM::LdStMatrixShapeAttr::get(getContext(), 8, 8);
+  Value loaded = NVVM::LdMatrixOp::create(
+      *this, result, pointer, static_cast<uint32_t>(count),
+      transposed ? NVVM::MMALayout::col : NVVM::MMALayout::row, shape,
+      NVVM::LdStMatrixEltType::B16);
+  Values registers;
+  for (int64_t i = 0; i < count; ++i)
+    registers.push_back(count == 1
+                            ? loaded
+                            : LLVM::ExtractValueOp::create(*this, loaded, i));
+  return registers;
+}
+
+void GpuEmitter::mma(MutableArrayRef<Value> accumulators, ValueRange a,
+                     ValueRange b, Type element) {
+  bool isTF32 = isa<FloatTF32Type>(element);
+  auto kind = isTF32              ? NVVM::MMATypes::tf32
+              : element.isBF16()  ? NVVM::MMATypes::bf16
+                                  : NVVM::MMATypes::f16;
+  Values aWords(a.begin(), a.end()), bWords(b.begin(), b.end());
+  if (element.isF16()) {
+    // The f16 form takes its registers as pairs of halves.
+    auto pair = VectorType::get({2}, element);
+    for (Values *words : {&aWords, &bWords})
+      for (Value &word : *words)
+        word = LLVM::BitcastOp::create(*this, pair, word);
+  }
+  SmallVector<Type> types(4, getF32Type());
+  auto result = LLVM::LLVMStructType::getLiteral(getContext(), types);
+  Value sum = NVVM::MmaOp::create(
+      *this, result, aWords, bWords, ValueRange(accumulators),
+      ArrayRef<int64_t>{16, 8, isTF32 ? 8 : 16}, std::nullopt, std::nullopt,
+      std::array<NVVM::MMATypes, 2>{kind, kind},
+      std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row,
+                                     NVVM::MMALayout::col});
+  for (int i = 0; i < 4; ++i)
+    accumulators[i] = LLVM::ExtractValueOp::create(*this, sum, i);
+}
+
+} // namespace kdac

@@ -1,0 +1,174 @@
+// Promises: the lowering of one placed tile kernel to one thread's program.
+// Does not: choose placements (tile-place) or schedules (dplr-select-schedule).
+#ifndef KDAC_LIB_CONVERSION_GPULOWERING_H
+#define KDAC_LIB_CONVERSION_GPULOWERING_H
+
+#include "GpuEmitter.h"
+#include "kdac/Dialect/Tile.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/IRMapping.h"
+
+#include <map>
+
+namespace kdac {
+
+/// Elements of a tile that one thread handles together: `width` of them,
+/// consecutive along dimension `along`, from (row, col). For a vector only `col`
+/// counts. `slot` is their place in a distributed value's registers.
+struct Group {
+  Coord row, col;
+  int64_t width = 1;
+  int64_t along = 1;
+  int64_t slot = 0;
+  /// For sums over rows of a state tile: the place of the column's total.
+  int64_t columnSlot = 0;
+};
+
+/// How a tile is spread over the threads of a block.
+struct Layout {
+  llvm::SmallVector<Group> groups;
+  int64_t slots = 0; ///< registers of one thread
+  /// One condition per group when threads do not divide evenly, else empty.
+  llvm::SmallVector<mlir::Value> guards;
+
+  // State layouts only: how sums over rows end.
+  llvm::SmallVector<int64_t> rowLanes; ///< lane bits that tell rows apart
+  llvm::SmallVector<Group> columns;    ///< this thread's columns, as vector groups
+  int64_t columnSlots = 0;
+  mlir::Value firstRowLane; ///< i1: this thread speaks for its columns
+};
+
+class GpuLowering {
+public:
+  using Value = mlir::Value;
+  using Values = GpuEmitter::Values;
+
+  explicit GpuLowering(mlir::func::FuncOp kernel);
+  mlir::LogicalResult run();
+
+private:
+  //===-- Frame (TileToNVVM.cpp) --------------------------------------------===//
+  void createKernel();
+  mlir::LogicalResult lowerBlock(mlir::Block &block);
+  mlir::LogicalResult lowerOp(mlir::Operation *op);
+  mlir::LogicalResult lowerLoop(mlir::scf::ForOp loop);
+  mlir::IRMapping hideSizes();
+  void locateThread(Value threadIndex);
+  void lowerScalar(mlir::Operation *op);
+  void lowerLoadScalar(tile::LoadScalarOp op);
+  void lowerStore(tile::StoreOp op);
+  void materialise(mlir::Operation *op, Value result);
+  void copyToShared(tile::LoadOp op);
+  void computeToShared(Value result, const Layout &layout,
+                       llvm::function_ref<Values(const Group &)> compute);
+  /// The registers of a distributed value, group by group.
+  Values distribute(Value tile,
+                    llvm::function_ref<Values(const Group &)> compute);
+
+  //===-- Placement ---------------------------------------------------------===//
+  tile::PlaceAttr place(Value value, unsigned extra = 0) const;
+  tile::Home home(Value value) const;
+  /// True if computing `value` element by element meets a distributed value.
+  bool hasRegisterLeaf(Value value) const;
+  /// The shared values that computing `value` reads.
+  void sharedLeaves(Value value, llvm::SmallVectorImpl<Value> &leaves) const;
+
+  //===-- Hazards between threads (TileToNVVM.cpp) --------------------------===//
+  using Range = std::pair<int64_t, int64_t>; ///< bytes [first, end)
+  Range range(Value value, unsigned extra = 0) const;
+  /// Call before code that reads and writes these bytes: emits a barrier if some
+  /// thread may still write what is read, or use what is overwritten.
+  void access(llvm::ArrayRef<Range> reads, llvm::ArrayRef<Range> writes);
+  void synchronise();
+  llvm::SmallVector<Range> rangesRead(mlir::ValueRange values) const;
+
+  //===-- Layouts (GpuLayout.cpp) -------------------------------------------===//
+  /// The layout of distributed values of a shape: fragments of mma.sync in the
+  /// chunk form, lanes along K in the step form. Made once per shape.
+  const Layout &distributed(llvm::ArrayRef<int64_t> shape);
+  /// All threads in turn, `width` elements of a row at a time.
+  Layout linear(llvm::ArrayRef<int64_t> shape, int64_t width);
+  Layout fragments(int64_t rows, int64_t cols);
+  Layout stateLanes(int64_t rows, int64_t cols);
+
+  //===-- Elementwise (GpuElementwise.cpp) ----------------------------------===//
+  /// The elements of `value` in `group`: f32, i32 or i1 scalars.
+  Values evaluate(Value value, const Group &group);
+  Values evaluateOp(mlir::Operation *op, const Group &group);
+  Values evaluateBroadcast(tile::BroadcastOp op, const Group &group);
+  Values iota(tile::IotaOp op, const Group &group);
+  Values loadShared(Value value, const Group &group);
+  Values loadGlobal(tile::LoadOp op, const Group &group);
+  /// The same bytes, unconverted, as one vector: for copies to shared memory.
+  Value loadGlobalRaw(tile::LoadOp op, const Group &group, Value guard);
+  struct Access; ///< the operands of a tile.load or tile.store
+  template <typename Op> Access accessOf(Op op, mlir::RankedTensorType type);
+  Value globalPointer(const Access &access, const Group &group, int64_t element);
+  /// i1: `ref` is present and the group lies in the valid part.
+  Value validity(Value ref, mlir::ValueRange valid, llvm::ArrayRef<int64_t> shape,
+                 const Group &group);
+  Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
+  void storeGroups(tile::StoreOp op, const Access &at, Value source,
+                   llvm::ArrayRef<Group> groups, llvm::ArrayRef<Value> guards,
+                   Value speaks);
+  Value roundedSource(Value value) const;
+  /// Drops remembered elements, so that they need no registers until reused;
+  /// the step form keeps them: its state stays in registers anyway.
+  void forget() {
+    if (schedule.getForm() == "step")
+      return;
+    memo.clear();
+    b.memoryFence();
+  }
+  void storeShared(Value value, const Group &group, mlir::ValueRange elements);
+
+  //===-- Products (GpuProducts.cpp) ----------------------------------------===//
+  struct Operand {
+    int64_t offset, pitch; ///< bytes, elements
+    mlir::Type element;
+    bool transposed; ///< stored with the product's k along rows (for a: [k][m])
+  };
+  void lowerDot(tile::DotOp op);
+  Values loadA(const Operand &a, Coord row, int64_t k);
+  Values loadB(const Operand &b, Coord col, int64_t k);
+  void lowerGram(tile::DecayedGramOp op);
+  Value sharedAddress(int64_t offset, int64_t pitch, mlir::Type element,
+                      Coord row, Coord col);
+
+  //===-- Across elements (GpuReductions.cpp) -------------------------------===//
+  void lowerCumsum(tile::CumsumOp op);
+  void lowerReduce(tile::ReduceOp op);
+  void reduceRows(tile::ReduceOp op);
+  void reduceState(tile::ReduceOp op);
+  Value reduceVector(Value vector);
+  void lowerInverse(tile::UnitTrilInverseOp op);
+  void lowerRowScalar(tile::RowOp op);
+
+  friend class GramLowering;
+
+  mlir::func::FuncOp kernel;
+  tile::ScheduleAttr schedule;
+  mlir::OpBuilder builder;
+  GpuEmitter b;
+  mlir::LLVM::LLVMFuncOp function;
+  mlir::IRMapping scalars;                  ///< tile kernel's scalars to ours
+  llvm::DenseMap<Value, Values> registers;  ///< distributed values
+  using Layouts = llvm::SmallVector<
+      std::pair<llvm::SmallVector<int64_t>, std::unique_ptr<Layout>>>;
+  Layouts layouts; ///< of the present region
+  std::map<std::tuple<void *, Coord, Coord, int64_t, int64_t>, Values> memo;
+  Value sharedBase, thread, lane, warp, block;
+  int64_t threads = 0, warps = 0;
+  llvm::SmallVector<Range> pendingReads, pendingWrites;
+  bool stateIsVFirst = true; ///< K is contiguous in the state's memory
+  mlir::Type stateElement;
+  mlir::Operation *layoutAnchor = nullptr; ///< layouts' coordinates go before it
+};
+
+/// Steps of k that one mma.sync of this operand type takes.
+int64_t mmaDepth(mlir::Type element);
+
+} // namespace kdac
+
+#endif // KDAC_LIB_CONVERSION_GPULOWERING_H

@@ -1,0 +1,409 @@
+// The frame of the NVVM exit: kernels, scalars, loops, barriers.
+#include "GpuLowering.h"
+#include "kdac/Passes.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/TypeSwitch.h"
+
+using namespace mlir;
+
+namespace kdac {
+#define GEN_PASS_DEF_TILETONVVMPASS
+#include "kdac/Passes.h.inc"
+
+static bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
+
+GpuLowering::GpuLowering(func::FuncOp kernel)
+    : kernel(kernel), schedule(kernel->getAttrOfType<tile::ScheduleAttr>(
+                          tile::kScheduleAttr)),
+      builder(kernel), b(kernel.getLoc(), builder) {
+  warps = schedule.getWarps();
+  threads = 32 * warps;
+  // The state is the one tile read outside the loop.
+  kernel.walk([&](tile::LoadOp load) {
+    auto type = cast<RankedTensorType>(load.getResult().getType());
+    if (type.getRank() != 2 || load->getParentOfType<scf::ForOp>())
+      return;
+    stateIsVFirst = load.getTransposed();
+    stateElement = type.getElementType();
+  });
+}
+
+//===-- Placement ----------------------------------------------------------===//
+
+tile::PlaceAttr GpuLowering::place(Value value, unsigned extra) const {
+  auto result = dyn_cast<OpResult>(value);
+  if (!result)
+    return {};
+  auto all = result.getOwner()->getAttrOfType<ArrayAttr>(tile::kPlaceAttr);
+  if (!all)
+    return {};
+  return cast<tile::PlaceAttr>(all[result.getResultNumber() + extra]);
+}
+
+tile::Home GpuLowering::home(Value value) const {
+  if (registers.count(value))
+    return tile::Home::Registers;
+  tile::PlaceAttr at = place(value);
+  return at ? at.getHome() : tile::Home::Inline; // constants have no place
+}
+
+//===-- Hazards ------------------------------------------------------------===//
+
+GpuLowering::Range GpuLowering::range(Value value, unsigned extra) const {
+  tile::PlaceAttr at = place(value, extra);
+  auto type = cast<RankedTensorType>(value.getType());
+  Type element = type.getElementType();
+  int64_t rows = type.getRank() == 2 ? type.getDimSize(0) : 1;
+  auto gram = value.getDefiningOp<tile::DecayedGramOp>();
+  unsigned number = cast<OpResult>(value).getResultNumber() + extra;
+  if (gram && number >= gram->getNumResults()) // scratch holds scaled rows
+    element = gram.getOperand();
+  int64_t length = type.getRank() == 2 ? rows * at.getPitch() : type.getDimSize(0);
+  return {at.getOffset(), at.getOffset() + length * bytesOf(element)};
+}
+
+SmallVector<GpuLowering::Range> GpuLowering::rangesRead(ValueRange values) const {
+  SmallVector<Value> leaves;
+  for (Value value : values)
+    sharedLeaves(value, leaves);
+  return llvm::map_to_vector(leaves, [&](Value leaf) { return range(leaf); });
+}
+
+void GpuLowering::synchronise() {
+  b.barrier();
+  pendingReads.clear();
+  pendingWrites.clear();
+}
+
+void GpuLowering::access(ArrayRef<Range> reads, ArrayRef<Range> writes) {
+  auto overlaps = [](ArrayRef<Range> xs, ArrayRef<Range> ys) {
+    return llvm::any_of(xs, [&](Range x) {
+      return llvm::any_of(ys, [&](Range y) {
+        return x.first < y.second && y.first < x.second;
+      });
+    });
+  };
+  if (overlaps(reads, pendingWrites) || overlaps(writes, pendingReads) ||
+      overlaps(writes, pendingWrites))
+    synchronise();
+  pendingReads.append(reads.begin(), reads.end());
+  pendingWrites.append(writes.begin(), writes.end());
+}
+
+//===-- Kernel -------------------------------------------------------------===//
+
+void GpuLowering::createKernel() {
+  auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
+  auto sharedPointer = LLVM::LLVMPointerType::get(b.getContext(), 3);
+  SmallVector<Type> types;
+  for (Type type : kernel.getArgumentTypes())
+    types.push_back(isa<tile::RefType>(type) ? Type(global)
+                    : type.isIndex()         ? Type(b.getI64Type())
+                                             : type);
+  auto type = LLVM::LLVMFunctionType::get(
+      LLVM::LLVMVoidType::get(b.getContext()), types);
+  std::string memory = (kernel.getName() + "_shared").str();
+  auto array = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
+  LLVM::GlobalOp::create(b, array, /*isConstant=*/false, LLVM::Linkage::External,
+                         memory, Attribute(), /*alignment=*/1024,
+                         /*addrSpace=*/3);
+  function = LLVM::LLVMFuncOp::create(b, kernel.getName(), type);
+  function->setAttr("nvvm.kernel", b.getUnitAttr());
+  function->setAttr("nvvm.reqntid",
+                    b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+  // Without it ptxas spills to fit more blocks on an SM than the kernel wants.
+  function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
+  for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads"})
+    if (Attribute attr = kernel->getAttr(name))
+      function->setAttr(name, attr);
+  function->setAttr("kdac.schedule", schedule);
+
+  Block *entry = function.addEntryBlock(b);
+  b.setInsertionPointToStart(entry);
+  for (auto [from, to] : llvm::zip(kernel.getArguments(), entry->getArguments())) {
+    if (from.getType().isIndex())
+      scalars.map(from, arith::IndexCastOp::create(b, b.getIndexType(), to));
+    else
+      scalars.map(from, to);
+  }
+  sharedBase = LLVM::AddressOfOp::create(b, sharedPointer, memory);
+  block = NVVM::BlockIdXOp::create(b, b.getI32Type());
+  locateThread(NVVM::ThreadIdXOp::create(b, b.getI32Type()));
+}
+
+/// Starts a region: where the thread is, and a place for layout coordinates.
+void GpuLowering::locateThread(Value threadIndex) {
+  thread = threadIndex;
+  lane = b.rem(thread, 32);
+  warp = b.div(thread, 32);
+  layoutAnchor = arith::ConstantOp::create(b, b.getI32IntegerAttr(0));
+}
+
+LogicalResult GpuLowering::run() {
+  createKernel();
+  return lowerBlock(kernel.getBody().front());
+}
+
+LogicalResult GpuLowering::lowerBlock(Block &block) {
+  for (Operation &op : block)
+    if (failed(lowerOp(&op)))
+      return failure();
+  return success();
+}
+
+void GpuLowering::lowerLoadScalar(tile::LoadScalarOp op) {
+  Value ref = scalars.lookup(op.getRef());
+  Type element = op.getRef().getType().getElementType();
+  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), ref);
+  Value present = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
+                                        b.i64(0));
+  Type type = op.getResult().getType();
+  auto branch = scf::IfOp::create(b, TypeRange{type}, present, true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    Value pointer =
+        b.pointer(ref, b.toI64(scalars.lookup(op.getOffset())), element);
+    Value loaded;
+    if (isa<IntegerType>(element)) {
+      Value raw = LLVM::LoadOp::create(b, element, pointer);
+      loaded = arith::IndexCastOp::create(b, b.getIndexType(), raw);
+    } else {
+      loaded = b.load(pointer, element, 1, bytesOf(element), true)[0];
+    }
+    scf::YieldOp::create(b, loaded);
+    b.setInsertionPointToStart(branch.elseBlock());
+    scf::YieldOp::create(b, scalars.lookup(op.getOtherwise()));
+  }
+  scalars.map(op.getResult(), branch.getResult(0));
+}
+
+void GpuLowering::lowerScalar(Operation *op) {
+  if (isa<math::MathDialect>(op->getDialect()) ||
+      isa<arith::MulFOp, arith::AddFOp, arith::DivFOp>(op)) {
+    SmallVector<Value> operands;
+    for (Value operand : op->getOperands())
+      operands.push_back(scalars.lookup(operand));
+    scalars.map(op->getResult(0), applyScalar(op, operands));
+    return;
+  }
+  b.clone(*op, scalars);
+}
+
+/// Copies a tile of global memory to its shared buffer in 16-byte pieces. Loads
+/// are all issued before the first is stored, so that their latencies overlap.
+void GpuLowering::copyToShared(tile::LoadOp op) {
+  access({}, {range(op.getResult())});
+  forget();
+  auto type = op.getResult().getType();
+  int64_t bytes = bytesOf(type.getElementType());
+  Layout layout = linear(type.getShape(), std::min<int64_t>(op.getAlign(), 16) / bytes);
+  SmallVector<Value> loaded;
+  for (auto [i, group] : llvm::enumerate(layout.groups))
+    loaded.push_back(loadGlobalRaw(
+        op, group, layout.guards.empty() ? Value() : layout.guards[i]));
+  tile::PlaceAttr at = place(op.getResult());
+  for (auto [i, group] : llvm::enumerate(layout.groups)) {
+    OpBuilder::InsertionGuard guard(b);
+    if (!layout.guards.empty()) {
+      auto branch = scf::IfOp::create(b, layout.guards[i], false);
+      b.setInsertionPointToStart(branch.thenBlock());
+    }
+    Value pointer = sharedAddress(at.getOffset(), at.getPitch(),
+                                  type.getElementType(), group.row, group.col);
+    LLVM::StoreOp::create(b, loaded[i], pointer, group.width * bytes);
+  }
+}
+
+/// Computes a value into its shared buffer, in the layout of what it is made of.
+void GpuLowering::materialise(Operation *op, Value result) {
+  auto load = dyn_cast<tile::LoadOp>(op);
+  auto type = cast<RankedTensorType>(result.getType());
+  if (load && type.getRank() == 2)
+    return copyToShared(load);
+  // The store does the rounding of a rounding op.
+  Value source = roundedSource(result);
+  bool isRounding = source != result;
+  access(load ? SmallVector<Range>() : rangesRead(op->getOperands()),
+         {range(result)});
+  bool fromRegisters = llvm::any_of(
+      op->getOperands(), [&](Value x) { return hasRegisterLeaf(x); });
+  Layout made;
+  if (!fromRegisters)
+    made = linear(type.getShape(),
+                  type.getRank() == 1 ? 1 : 16 / bytesOf(type.getElementType()));
+  const Layout &layout = fromRegisters ? distributed(type.getShape()) : made;
+  computeToShared(result, layout, [&](const Group &group) {
+    return isRounding ? evaluate(source, group) : evaluateOp(op, group);
+  });
+}
+
+/// Stores what `compute` gives for each group of a layout in `result`'s buffer.
+void GpuLowering::computeToShared(
+    Value result, const Layout &layout,
+    llvm::function_ref<Values(const Group &)> compute) {
+  forget();
+  for (auto [i, group] : llvm::enumerate(layout.groups)) {
+    OpBuilder::InsertionGuard guard(b);
+    if (!layout.guards.empty()) {
+      auto branch = scf::IfOp::create(b, layout.guards[i], false);
+      b.setInsertionPointToStart(branch.thenBlock());
+      memo.clear();
+    }
+    storeShared(result, group, compute(group));
+    memo.clear();
+  }
+}
+
+/// Multiples of strides must not be kept in registers around the loop either.
+/// Returns what the sizes were mapped to.
+IRMapping GpuLowering::hideSizes() {
+  IRMapping before;
+  for (BlockArgument argument : kernel.getArguments()) {
+    if (!argument.getType().isIndex())
+      continue;
+    Value value = scalars.lookup(argument);
+    before.map(argument, value);
+    scalars.map(argument, arith::IndexCastOp::create(b, b.getIndexType(),
+                                                     b.opaque(b.toI64(value))));
+  }
+  return before;
+}
+
+GpuLowering::Values GpuLowering::distribute(
+    Value tile, llvm::function_ref<Values(const Group &)> compute) {
+  const Layout &layout =
+      distributed(cast<RankedTensorType>(tile.getType()).getShape());
+  Values elements(layout.slots);
+  for (const Group &group : layout.groups)
+    llvm::copy(compute(group), elements.begin() + group.slot);
+  return elements;
+}
+
+LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
+  // Distributed values cross the loop as their registers.
+  Values initial;
+  for (Value init : loop.getInitArgs())
+    initial.append(distribute(
+        init, [&](const Group &group) { return evaluate(init, group); }));
+  memo.clear();
+  auto made = scf::ForOp::create(
+      b, scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()),
+      scalars.lookup(loop.getStep()), initial);
+  struct {
+    Value thread, lane, warp;
+    Operation *anchor;
+    Layouts layouts;
+  } outside{thread, lane, warp, layoutAnchor, std::move(layouts)};
+  layouts.clear();
+  auto bind = [&](ValueRange tiles, ValueRange elements) {
+    for (Value tile : tiles) {
+      int64_t slots =
+          distributed(cast<RankedTensorType>(tile.getType()).getShape()).slots;
+      registers[tile] = Values(elements.take_front(slots));
+      elements = elements.drop_front(slots);
+    }
+  };
+  scalars.map(loop.getInductionVar(), made.getInductionVar());
+  {
+    OpBuilder::InsertionGuard guard(b);
+    if (made.getBody()->mightHaveTerminator())
+      made.getBody()->getTerminator()->erase();
+    b.setInsertionPointToEnd(made.getBody());
+    locateThread(b.opaque(outside.thread));
+    IRMapping sizes = hideSizes();
+    bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
+    if (schedule.getForm() == "chunk")
+      synchronise(); // the previous iteration's buffers are free from here on
+    Block *body = loop.getBody();
+    for (Operation &op : body->without_terminator())
+      if (failed(lowerOp(&op)))
+        return failure();
+    Values next;
+    for (Value yielded : body->getTerminator()->getOperands())
+      next.append(distribute(yielded, [&](const Group &group) {
+        return evaluate(yielded, group);
+      }));
+    scf::YieldOp::create(b, next);
+    for (auto [size, value] : sizes.getValueMap())
+      scalars.map(size, value);
+  }
+  memo.clear();
+  std::tie(thread, lane, warp) =
+      std::tie(outside.thread, outside.lane, outside.warp);
+  layoutAnchor = outside.anchor;
+  layouts = std::move(outside.layouts);
+  bind(loop.getResults(), made.getResults());
+  return success();
+}
+
+LogicalResult GpuLowering::lowerOp(Operation *op) {
+  if (auto loop = dyn_cast<scf::ForOp>(op))
+    return lowerLoop(loop);
+  if (isa<func::ReturnOp>(op)) {
+    LLVM::ReturnOp::create(b, ValueRange());
+    return success();
+  }
+  if (auto id = dyn_cast<tile::ProgramIdOp>(op)) {
+    scalars.map(id.getResult(),
+                arith::IndexCastUIOp::create(b, b.getIndexType(), block));
+    return success();
+  }
+  if (auto present = dyn_cast<tile::PresentOp>(op)) {
+    Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(),
+                                             scalars.lookup(present.getRef()));
+    scalars.map(present.getResult(),
+                arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
+                                      b.i64(0)));
+    return success();
+  }
+  bool known =
+      llvm::TypeSwitch<Operation *, bool>(op)
+          .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
+          .Case([&](tile::StoreOp x) { return lowerStore(x), true; })
+          .Case([&](tile::DotOp x) { return lowerDot(x), true; })
+          .Case([&](tile::DecayedGramOp x) { return lowerGram(x), true; })
+          .Case([&](tile::CumsumOp x) { return lowerCumsum(x), true; })
+          .Case([&](tile::ReduceOp x) { return lowerReduce(x), true; })
+          .Case([&](tile::UnitTrilInverseOp x) { return lowerInverse(x), true; })
+          .Default(false);
+  if (known)
+    return success();
+  if (op->getNumResults() != 1)
+    return op->emitOpError() << "has no lowering to NVVM in stage tile-to-nvvm";
+  Value result = op->getResult(0);
+  if (!isTile(result)) {
+    if (auto row = dyn_cast<tile::RowOp>(op))
+      lowerRowScalar(row);
+    else
+      lowerScalar(op);
+    return success();
+  }
+  tile::Home where = home(result);
+  if (where == tile::Home::Shared)
+    materialise(op, result);
+  if (where == tile::Home::Registers)
+    registers[result] = distribute(
+        result, [&](const Group &group) { return evaluateOp(op, group); });
+  return success(); // the rest is computed where it is consumed
+}
+
+namespace {
+
+struct TileToNVVM : impl::TileToNVVMPassBase<TileToNVVM> {
+  void runOnOperation() override {
+    SmallVector<func::FuncOp> kernels;
+    for (auto kernel : getOperation().getOps<func::FuncOp>())
+      if (kernel->hasAttr(tile::kKernelAttr))
+        kernels.push_back(kernel);
+    for (func::FuncOp kernel : kernels) {
+      if (failed(GpuLowering(kernel).run()))
+        return signalPassFailure();
+      kernel.erase();
+    }
+  }
+};
+
+} // namespace
+} // namespace kdac

@@ -1,0 +1,247 @@
+#include "kdac/Passes.h"
+#include "kdac/Target/Targets.h"
+
+#include "llvm/ADT/DenseMap.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace kdac {
+#define GEN_PASS_DEF_TILEPLACEPASS
+#include "kdac/Passes.h.inc"
+
+namespace {
+
+using tile::Home;
+
+/// A stretch of shared memory and the ops between which its bytes matter.
+struct Buffer {
+  int64_t bytes, first, last; ///< size; positions of first write, last read
+  int64_t offset = 0;
+};
+
+class Placer {
+public:
+  explicit Placer(func::FuncOp kernel)
+      : kernel(kernel), schedule(kernel->getAttrOfType<tile::ScheduleAttr>(
+                            tile::kScheduleAttr)) {}
+
+  LogicalResult place();
+
+private:
+  void number();
+  bool isStep() const { return schedule.getForm() == "step"; }
+  Home homeOf(Value value);
+  Home homeOfElementwise(Operation *op);
+  int64_t lastUse(Value value);
+  int64_t position(Operation *op) { return positions.lookup(op); }
+  void placeOp(Operation *op);
+  tile::PlaceAttr shared(ArrayRef<int64_t> shape, Type element, int64_t first,
+                         int64_t last);
+  void assignOffsets();
+  LogicalResult checkLimit();
+
+  func::FuncOp kernel;
+  tile::ScheduleAttr schedule;
+  DenseMap<Operation *, int64_t> positions;
+  DenseMap<Operation *, int64_t> loopEnds;
+  SmallVector<Buffer> buffers;
+  SmallVector<std::pair<Operation *, SmallVector<tile::PlaceAttr>>> placed;
+  int64_t sharedBytes = 0;
+};
+
+} // namespace
+
+/// Ops whose elements can be computed one by one from their operands'.
+static bool isElementwise(Operation *op) {
+  return isa<tile::SplatOp, tile::IotaOp, tile::BroadcastOp, tile::RowOp>(op) ||
+         isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
+}
+
+static bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
+
+static int64_t rank(Value value) {
+  return cast<RankedTensorType>(value.getType()).getRank();
+}
+
+void Placer::number() {
+  int64_t next = 0;
+  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { positions[op] = next++; });
+  kernel.walk([&](scf::ForOp loop) {
+    loopEnds[loop] = position(loop.getBody()->getTerminator());
+  });
+}
+
+/// True if `op` is computed from a tile.load without a stop in between.
+static bool readsGlobal(Operation *op) {
+  if (isa<tile::LoadOp>(op))
+    return true;
+  return isElementwise(op) && llvm::any_of(op->getOperands(), [](Value operand) {
+           Operation *source = operand.getDefiningOp();
+           return source && isTile(operand) && readsGlobal(source);
+         });
+}
+
+/// Tensor cores read their operands from shared memory, and so does the
+/// triangular inverse. A vector repeated over a tile is kept there when making
+/// it means global loads.
+Home Placer::homeOfElementwise(Operation *op) {
+  Value result = op->getResult(0);
+  for (OpOperand &use : result.getUses()) {
+    Operation *user = use.getOwner();
+    if (isa<tile::UnitTrilInverseOp>(user))
+      return Home::Shared;
+    if (auto dot = dyn_cast<tile::DotOp>(user))
+      if (use.get() == dot.getA() || use.get() == dot.getB())
+        return Home::Shared;
+    if (isa<tile::BroadcastOp>(user) && readsGlobal(op))
+      return Home::Shared;
+    if (isa<scf::YieldOp>(user) && rank(result) == 2)
+      return Home::Registers;
+  }
+  return Home::Inline;
+}
+
+Home Placer::homeOf(Value value) {
+  Operation *op = value.getDefiningOp();
+  if (!op || isa<scf::ForOp, tile::DotOp>(op))
+    return Home::Registers;
+  if (isStep()) {
+    // The state's elements stay with their threads; vectors are cheap to read
+    // again, and sums over the state end in the threads that need them.
+    bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
+    return isa<tile::ReduceOp>(op) || carried ? Home::Registers : Home::Inline;
+  }
+  if (isa<tile::LoadOp>(op)) {
+    bool inLoop = op->getParentOfType<scf::ForOp>() != nullptr;
+    return (rank(value) == 2 && inLoop) ? Home::Shared : homeOfElementwise(op);
+  }
+  return isElementwise(op) ? homeOfElementwise(op) : Home::Shared;
+}
+
+/// The last position at which the bytes of `value` are read: inline users read
+/// them when they are consumed themselves, and what a loop reads from outside
+/// must last for all its iterations.
+int64_t Placer::lastUse(Value value) {
+  int64_t last = 0;
+  Operation *source = value.getDefiningOp();
+  for (Operation *user : value.getUsers()) {
+    bool passesOn = user->getNumResults() > 0 && isTile(user->getResult(0)) &&
+                    homeOf(user->getResult(0)) == Home::Inline;
+    last = std::max(last, passesOn ? lastUse(user->getResult(0)) : position(user));
+    for (Operation *loop = user->getParentOp(); isa<scf::ForOp>(loop);
+         loop = loop->getParentOp())
+      if (!loop->isAncestor(source))
+        last = std::max(last, loopEnds.lookup(loop));
+  }
+  return last;
+}
+
+static int64_t elementBytes(Type element) {
+  return isa<FloatTF32Type>(element) ? 4 : element.getIntOrFloatBitWidth() / 8;
+}
+
+/// Rows are 16 bytes longer than their elements, an odd multiple of 16 bytes, so
+/// that the eight rows of a matrix fragment start in different banks.
+tile::PlaceAttr Placer::shared(ArrayRef<int64_t> shape, Type element,
+                               int64_t first, int64_t last) {
+  int64_t bytes = elementBytes(element);
+  int64_t pitch = shape.size() == 2 ? shape[1] + 16 / bytes : 0;
+  int64_t size = shape.size() == 2 ? shape[0] * pitch : shape[0];
+  int64_t total = llvm::alignTo(size * bytes, 16);
+  buffers.push_back({total, first, last});
+  // The offset is the buffer's number until assignOffsets has run.
+  return tile::PlaceAttr::get(kernel.getContext(), Home::Shared,
+                              buffers.size() - 1, pitch);
+}
+
+void Placer::placeOp(Operation *op) {
+  SmallVector<tile::PlaceAttr> places;
+  for (Value result : op->getResults()) {
+    if (!isTile(result))
+      return;
+    Home home = homeOf(result);
+    auto type = cast<RankedTensorType>(result.getType());
+    if (home == Home::Shared)
+      places.push_back(shared(type.getShape(), type.getElementType(),
+                              position(op), std::max(position(op), lastUse(result))));
+    else
+      places.push_back(tile::PlaceAttr::get(op->getContext(), home, 0, 0));
+  }
+  if (auto gram = dyn_cast<tile::DecayedGramOp>(op)) {
+    // Scratch for the scaled factors: every left side's, then the right side's
+    // (a single anchored factor serves both sides above the leaves).
+    auto type = cast<RankedTensorType>(gram.getRhs().getType());
+    for (size_t i = 0; i <= gram.getLhs().size(); ++i)
+      places.push_back(shared(type.getShape(), gram.getOperand(), position(op),
+                              position(op)));
+  }
+  if (!places.empty())
+    placed.push_back({op, places});
+}
+
+/// First fit, in order of first write: a buffer takes the lowest bytes that no
+/// buffer alive at the same time holds.
+void Placer::assignOffsets() {
+  SmallVector<Buffer *> done;
+  for (Buffer &buffer : buffers) {
+    SmallVector<Buffer *> rivals;
+    for (Buffer *other : done)
+      if (other->first <= buffer.last && buffer.first <= other->last)
+        rivals.push_back(other);
+    llvm::sort(rivals, [](Buffer *a, Buffer *b) { return a->offset < b->offset; });
+    for (Buffer *rival : rivals)
+      if (buffer.offset + buffer.bytes > rival->offset)
+        buffer.offset = std::max(buffer.offset, rival->offset + rival->bytes);
+    done.push_back(&buffer);
+    sharedBytes = std::max(sharedBytes, buffer.offset + buffer.bytes);
+  }
+}
+
+LogicalResult Placer::checkLimit() {
+  const Target *target = findTarget(schedule.getTarget());
+  if (!target || sharedBytes <= target->sharedBytesPerBlock)
+    return success();
+  return kernel.emitOpError()
+         << "needs " << sharedBytes << " bytes of shared memory, but "
+         << schedule.getTarget() << " has " << target->sharedBytesPerBlock
+         << "; a smaller chunk than " << schedule.getChunk()
+         << " or v_tile than " << schedule.getVTile() << " needs less";
+}
+
+LogicalResult Placer::place() {
+  number();
+  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (!isa<scf::ForOp, func::FuncOp>(op) && !op->hasTrait<OpTrait::ConstantLike>())
+      placeOp(op);
+  });
+  assignOffsets();
+  for (auto &[op, places] : placed) {
+    SmallVector<Attribute> attrs;
+    for (tile::PlaceAttr place : places)
+      attrs.push_back(place.getHome() != Home::Shared
+                          ? place
+                          : tile::PlaceAttr::get(op->getContext(), Home::Shared,
+                                                 buffers[place.getOffset()].offset,
+                                                 place.getPitch()));
+    op->setAttr(tile::kPlaceAttr, ArrayAttr::get(op->getContext(), attrs));
+  }
+  OpBuilder b(kernel);
+  kernel->setAttr("kdac.shared_bytes", b.getI64IntegerAttr(sharedBytes));
+  kernel->setAttr("kdac.block_threads",
+                  b.getI64IntegerAttr(32 * schedule.getWarps()));
+  return checkLimit();
+}
+
+namespace {
+
+struct TilePlace : impl::TilePlacePassBase<TilePlace> {
+  void runOnOperation() override {
+    for (auto kernel : getOperation().getOps<func::FuncOp>())
+      if (kernel->hasAttr(tile::kKernelAttr) && failed(Placer(kernel).place()))
+        return signalPassFailure();
+  }
+};
+
+} // namespace
+} // namespace kdac
