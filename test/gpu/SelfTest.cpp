@@ -142,6 +142,11 @@ TEST_F(GpuTest, HostImages) {
   EXPECT_EQ(run("--host " + pack("host", "state")).code, 1);
 }
 
+TEST_F(GpuTest, InProcess) {
+  EXPECT_EQ(run(pack("sm_90a", "none") + " --in-process").code, 0);
+  EXPECT_EQ(run(pack("sm_90a", "wrong") + " --in-process").code, 1);
+}
+
 TEST_F(GpuTest, TimeIsUp) {
   Finished r = run(pack("sm_90a", "hang") + " " + pack("sm_90a", "none") +
                    " --time-limit 1 --stall-limit 2");
