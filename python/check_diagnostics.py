@@ -43,6 +43,7 @@ def expectations(root):
         if path.suffix in (".mlir", ".test", ".cpp", ".py") and path.is_file():
             lines += [line for line in path.read_text().splitlines()
                       if "expected-error" in line or "CHECK" in line
+                      or "error: " in line
                       or path.suffix in (".cpp", ".py")]
     return "\n".join(lines)
 

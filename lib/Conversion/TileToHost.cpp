@@ -366,7 +366,7 @@ struct TileToHost : impl::TileToHostPassBase<TileToHost> {
       getOperation().emitError()
           << "expected a vector-width that is a power of two from 1 to 64, but "
              "got "
-          << vectorWidth;
+          << vectorWidth.getValue();
       return signalPassFailure();
     }
     SmallVector<func::FuncOp> kernels;
