@@ -215,7 +215,8 @@ void GpuEmitter::memoryFence() {
 
 Value GpuEmitter::opaque(Value x) {
   auto op = LLVM::InlineAsmOp::create(
-      *this, TypeRange{x.getType()}, ValueRange{x}, "", "=r,0",
+      *this, TypeRange{x.getType()}, ValueRange{x}, "",
+      x.getType().isInteger(64) ? "=l,0" : "=r,0",
       /*has_side_effects=*/true, /*is_align_stack=*/false,
       LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
   return op.getResult(0);

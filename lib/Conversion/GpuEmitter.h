@@ -71,7 +71,7 @@ public:
   /// Keeps LLVM from sharing loads across this point, which would hold a whole
   /// tile's elements in registers; no instruction.
   void memoryFence();
-  /// The same i32, but LLVM does not know it: what is computed from it stays
+  /// The same i32 or i64, but LLVM does not know it: what is computed from it stays
   /// where it is used instead of being kept in registers around a loop.
   Value opaque(Value x);
   /// Adds x over the lanes that differ in the bits of `laneMask`, in all of them.

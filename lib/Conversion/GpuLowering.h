@@ -53,12 +53,15 @@ private:
   mlir::LogicalResult lowerBlock(mlir::Block &block);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerLoop(mlir::scf::ForOp loop);
+  mlir::IRMapping hideSizes();
   void locateThread(Value threadIndex);
   void lowerScalar(mlir::Operation *op);
   void lowerLoadScalar(tile::LoadScalarOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);
   void copyToShared(tile::LoadOp op);
+  void computeToShared(Value result, const Layout &layout,
+                       llvm::function_ref<Values(const Group &)> compute);
   /// The registers of a distributed value, group by group.
   Values distribute(Value tile,
                     llvm::function_ref<Values(const Group &)> compute);

@@ -9,13 +9,16 @@ static RankedTensorType tileType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-/// One thread per column adds its rows from top to bottom.
+/// The input is computed into the result's buffer by all threads; then one
+/// thread per column adds its rows from top to bottom.
 void GpuLowering::lowerCumsum(tile::CumsumOp op) {
   auto type = tileType(op.getResult());
   bool isVector = type.getRank() == 1;
-  int64_t rows = type.getDimSize(0), cols = isVector ? 1 : type.getDimSize(1);
   access(rangesRead(op.getInput()), {range(op.getResult())});
-  forget();
+  computeToShared(op.getResult(), linear(type.getShape(), isVector ? 1 : 4),
+                  [&](const Group &group) { return evaluate(op.getInput(), group); });
+  synchronise();
+  int64_t rows = type.getDimSize(0), cols = isVector ? 1 : type.getDimSize(1);
   for (int64_t first = 0; first < cols; first += threads) {
     Value column = b.add(thread, first);
     OpBuilder::InsertionGuard guard(b);
@@ -23,17 +26,18 @@ void GpuLowering::lowerCumsum(tile::CumsumOp op) {
       auto branch = scf::IfOp::create(b, b.less(column, b.i32(cols)), false);
       b.setInsertionPointToStart(branch.thenBlock());
     }
-    Value sum = b.f32(0);
+    Value sum;
     for (int64_t row = 0; row < rows; ++row) {
       Group group;
       (isVector ? group.col : group.row) = {Value(), row};
       if (!isVector)
         group.col = {column, 0};
-      sum = b.addF(sum, evaluate(op.getInput(), group)[0]);
+      Value element = loadShared(op.getResult(), group)[0];
+      sum = sum ? b.addF(sum, element) : element;
       storeShared(op.getResult(), group, sum);
     }
-    memo.clear();
   }
+  pendingWrites.push_back(range(op.getResult()));
 }
 
 /// Sums of rows: a warp per row, lanes across it.

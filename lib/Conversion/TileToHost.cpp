@@ -17,7 +17,8 @@ namespace kdac {
 
 namespace kdac::host {
 
-//===-- Small pieces -------------------------------------------------------===//
+//===-- Small pieces
+//-------------------------------------------------------===//
 
 Value Emitter::index(int64_t value) {
   return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
@@ -73,7 +74,8 @@ void Emitter::loop(int64_t begin, int64_t end, int64_t step, Body body) {
     loop(index(begin), index(end), step, body);
 }
 
-//===-- Control flow and scalars -------------------------------------------===//
+//===-- Control flow and scalars
+//-------------------------------------------===//
 
 void Emitter::emitKernel(func::FuncOp kernel, ValueRange args, Value program) {
   programId = program;
@@ -144,8 +146,8 @@ void Emitter::emitScalar(Operation *op) {
   for (Value operand : op->getOperands())
     operands.push_back(scalars.lookup(operand));
   if (isa<arith::IndexCastOp, arith::IndexCastUIOp>(op))
-    return scalars.map(result, castInteger(operands[0], type,
-                                           isa<arith::IndexCastOp>(op)));
+    return scalars.map(
+        result, castInteger(operands[0], type, isa<arith::IndexCastOp>(op)));
   if (Value value = mathOp(op, operands))
     return scalars.map(result, value);
   Operation *clone = b.clone(*op, scalars);
@@ -192,10 +194,10 @@ void Emitter::emitLoop(scf::ForOp loop) {
        llvm::zip_equal(loop.getInitArgs(), loop.getRegionIterArgs()))
     if (tileType(init) && plan.buffer(init) != plan.buffer(arg))
       copyBuffer(*plan.buffer(init), *plan.buffer(arg));
-  auto lowered = scf::ForOp::create(
-      b, loc, scalars.lookup(loop.getLowerBound()),
-      scalars.lookup(loop.getUpperBound()), scalars.lookup(loop.getStep()),
-      inits);
+  auto lowered =
+      scf::ForOp::create(b, loc, scalars.lookup(loop.getLowerBound()),
+                         scalars.lookup(loop.getUpperBound()),
+                         scalars.lookup(loop.getStep()), inits);
   scalars.map(loop.getInductionVar(), lowered.getInductionVar());
   auto arg = lowered.getRegionIterArgs().begin();
   auto result = lowered.getResults().begin();
@@ -249,7 +251,8 @@ void Emitter::emitIf(scf::IfOp op) {
   scalars.map(op.getResults(), lowered.getResults());
 }
 
-//===-- The pass -----------------------------------------------------------===//
+//===-- The pass
+//-----------------------------------------------------------===//
 
 /// Ops that the Emitter knows, with tiles.
 static bool isSupported(Operation *op) {
@@ -273,37 +276,40 @@ static bool isSupportedYield(scf::YieldOp yield) {
   auto loop = dyn_cast<scf::ForOp>(yield->getParentOp());
   if (!loop)
     return true;
-  return llvm::all_of(
-      llvm::enumerate(yield.getOperands()), [&](auto operand) {
-        Value value = operand.value();
-        auto arg = dyn_cast<BlockArgument>(value);
-        return !tileType(value) || !arg || arg.getOwner() != loop.getBody() ||
-               loop.getRegionIterArgs()[operand.index()] == arg;
-      });
+  return llvm::all_of(llvm::enumerate(yield.getOperands()), [&](auto operand) {
+    Value value = operand.value();
+    auto arg = dyn_cast<BlockArgument>(value);
+    return !tileType(value) || !arg || arg.getOwner() != loop.getBody() ||
+           loop.getRegionIterArgs()[operand.index()] == arg;
+  });
 }
 
 static LogicalResult checkKernel(func::FuncOp kernel) {
   if (!kernel.getBody().hasOneBlock() || kernel.getNumResults() != 0)
-    return kernel.emitOpError() << "expected one block and no results for the "
-                                   "host, but got "
-                                << kernel.getBody().getBlocks().size()
-                                << " blocks and " << kernel.getNumResults()
-                                << " results";
-  WalkResult result = kernel.walk([](Operation *op) {
-    if (!isSupported(op)) {
-      op->emitOpError() << "expected an op that tile-to-host lowers: tile ops, "
-                           "elementwise arith, splat constants, scf.for, "
-                           "scf.if of scalars, and exp2, log2, rsqrt, sqrt, "
-                           "absf, fma of math";
-      return WalkResult::interrupt();
-    }
-    if (auto yield = dyn_cast<scf::YieldOp>(op); yield && !isSupportedYield(yield)) {
-      op->emitOpError() << "expected carried tiles in their own places, but got "
-                           "them permuted";
-      return WalkResult::interrupt();
-    }
-    return WalkResult::advance();
-  });
+    return kernel.emitOpError()
+           << "expected one block and no results for the "
+              "host, but got "
+           << kernel.getBody().getBlocks().size() << " blocks and "
+           << kernel.getNumResults() << " results";
+  WalkResult result =
+      kernel.walk([](Operation *op) {
+        if (!isSupported(op)) {
+          op->emitOpError()
+              << "expected an op that tile-to-host lowers: tile ops, "
+                 "elementwise arith, splat constants, scf.for, "
+                 "scf.if of scalars, and exp2, log2, rsqrt, sqrt, "
+                 "absf, fma of math";
+          return WalkResult::interrupt();
+        }
+        if (auto yield = dyn_cast<scf::YieldOp>(op);
+            yield && !isSupportedYield(yield)) {
+          op->emitOpError()
+              << "expected carried tiles in their own places, but got "
+                 "them permuted";
+          return WalkResult::interrupt();
+        }
+        return WalkResult::advance();
+      });
   return failure(result.wasInterrupted());
 }
 
@@ -321,14 +327,14 @@ static Value loadArgument(OpBuilder &b, Location loc, Value args,
   return LLVM::LoadOp::create(b, loc, type, address);
 }
 
-static LLVM::LLVMFuncOp createEntry(func::FuncOp kernel,
-                                    const Plan &plan) {
+static LLVM::LLVMFuncOp createEntry(func::FuncOp kernel, const Plan &plan) {
   OpBuilder b(kernel);
   Type pointer = LLVM::LLVMPointerType::get(b.getContext());
   Type i64 = b.getI64Type();
   auto type = LLVM::LLVMFunctionType::get(
       LLVM::LLVMVoidType::get(b.getContext()), {pointer, i64, i64, pointer});
-  auto entry = LLVM::LLVMFuncOp::create(b, kernel.getLoc(), kernel.getName(), type);
+  auto entry =
+      LLVM::LLVMFuncOp::create(b, kernel.getLoc(), kernel.getName(), type);
   for (NamedAttribute attr : kernel->getDiscardableAttrs())
     entry->setAttr(attr.getName(), attr.getValue());
   entry->removeAttr(kKernelAttr);
@@ -362,11 +368,12 @@ struct TileToHost : impl::TileToHostPassBase<TileToHost> {
   using TileToHostPassBase::TileToHostPassBase;
 
   void runOnOperation() override {
-    if (vectorWidth < 1 || vectorWidth > 64 || !llvm::isPowerOf2_64(vectorWidth)) {
+    int64_t width = vectorWidth;
+    if (width < 1 || width > 64 || !llvm::isPowerOf2_64(width)) {
       getOperation().emitError()
-          << "expected a vector-width that is a power of two from 1 to 64, but "
-             "got "
-          << vectorWidth.getValue();
+          << "expected a vector-width that is a power of two from 1 to 64, "
+             "but got "
+          << width;
       return signalPassFailure();
     }
     SmallVector<func::FuncOp> kernels;
@@ -376,7 +383,7 @@ struct TileToHost : impl::TileToHostPassBase<TileToHost> {
     for (func::FuncOp kernel : kernels) {
       if (failed(checkKernel(kernel)))
         return signalPassFailure();
-      lowerKernel(kernel, vectorWidth);
+      lowerKernel(kernel, width);
     }
   }
 };

@@ -3,6 +3,8 @@
 // Measured against OpenBLAS in docs/decisions/host-microkernel.md.
 #include "TileToHostEmitter.h"
 
+#include <numeric>
+
 using namespace mlir;
 using namespace kdac::tile;
 
@@ -13,6 +15,7 @@ namespace kdac::host {
 // registers hold 4 x 2 or 4 x 3.
 static int64_t blockRows(int64_t width) { return width >= 16 ? 8 : 4; }
 static constexpr int64_t kBlockVectors = 2;
+static constexpr int64_t kUnroll = 2;
 
 /// A value that is zero above its diagonal whatever the inputs: products with
 /// it may stop at the diagonal.
@@ -56,9 +59,8 @@ void Emitter::emitDot(DotOp op) {
 void Emitter::emitProduct(const Product &p) {
   int64_t lanes = lanesFor(p.n, width);
   int64_t panel = kBlockVectors * lanes, main = p.n / panel * panel;
-  loop(0, main, panel, [&](Value col) {
-    emitProductColumns(p, col, kBlockVectors, lanes);
-  });
+  loop(0, main, panel,
+       [&](Value col) { emitProductColumns(p, col, kBlockVectors, lanes); });
   if (main < p.n)
     emitProductColumns(p, index(main), (p.n - main) / lanes, lanes);
 }
@@ -74,6 +76,22 @@ void Emitter::emitProductColumns(const Product &p, Value col, int64_t vectors,
     emitProductBlock(p, {index(main), col, lanes}, p.m - main, vectors);
 }
 
+/// One k: every row of the left side times the vectors of the right side.
+Emitter::Values Emitter::productStep(const Product &p, Point at, Value k,
+                                     int64_t vectors, Values sums) {
+  Values right;
+  for (int64_t v = 0; v < vectors; ++v)
+    right.push_back(
+        loadF32(this->at(p.b, k, add(at.col, v * at.lanes)), at.lanes));
+  for (size_t i = 0; i < sums.size(); i += vectors) {
+    Value row = add(at.row, i / vectors);
+    Value left = splat(loadF32(this->at(p.a, row, k), 0), at.lanes);
+    for (int64_t v = 0; v < vectors; ++v)
+      sums[i + v] = vector::FMAOp::create(b, loc, left, right[v], sums[i + v]);
+  }
+  return sums;
+}
+
 void Emitter::emitProductBlock(const Product &p, Point at, int64_t rows,
                                int64_t vectors) {
   auto point = [&](int64_t r, int64_t v) {
@@ -84,24 +102,19 @@ void Emitter::emitProductBlock(const Product &p, Point at, int64_t rows,
     for (int64_t v = 0; v < vectors; ++v)
       accumulators.push_back(p.init(point(r, v)));
   Value end = index(p.k);
-  if (p.lowerA)
+  int64_t unroll = std::gcd(p.k, kUnroll);
+  if (p.lowerA) {
     end = arith::MinSIOp::create(b, loc, add(at.row, rows), end);
-  auto sum = scf::ForOp::create(b, loc, index(0), end, index(1), accumulators);
+    unroll = std::gcd(unroll, rows);
+  }
+  auto sum =
+      scf::ForOp::create(b, loc, index(0), end, index(unroll), accumulators);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(sum.getBody());
-    Value k = sum.getInductionVar();
-    Values right, next;
-    for (int64_t v = 0; v < vectors; ++v)
-      right.push_back(
-          loadF32(this->at(p.b, k, point(0, v).col), at.lanes));
-    for (int64_t r = 0; r < rows; ++r) {
-      Value left = loadF32(this->at(p.a, add(at.row, r), k), 0);
-      left = splat(left, at.lanes);
-      for (int64_t v = 0; v < vectors; ++v)
-        next.push_back(vector::FMAOp::create(
-            b, loc, left, right[v], sum.getRegionIterArg(r * vectors + v)));
-    }
+    Values next(sum.getRegionIterArgs());
+    for (int64_t u = 0; u < unroll; ++u)
+      next = productStep(p, at, add(sum.getInductionVar(), u), vectors, next);
     scf::YieldOp::create(b, loc, next);
   }
   for (int64_t r = 0; r < rows; ++r)
@@ -109,7 +122,8 @@ void Emitter::emitProductBlock(const Product &p, Point at, int64_t rows,
       p.store(sum.getResult(r * vectors + v), point(r, v));
 }
 
-//===-- Transposition ------------------------------------------------------===//
+//===-- Transposition
+//------------------------------------------------------===//
 
 /// Transposes a square of n vectors of n lanes in log2(n) rounds of shuffles.
 Emitter::Values Emitter::transposeSquare(Values rows) {

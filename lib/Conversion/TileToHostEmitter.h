@@ -1,5 +1,5 @@
-// Promises: the state and the parts of tile-to-host: one Emitter writes one kernel.
-// Does not: decide where values live (TileToHostPlan.h).
+// Promises: the state and the parts of tile-to-host: one Emitter writes one
+// kernel. Does not: decide where values live (TileToHostPlan.h).
 //
 // All integers are i64, all floats f32 in registers and scratch. Tiles are read
 // through `eval`, which recomputes inline values for one vector of elements.
@@ -141,6 +141,8 @@ private:
                           int64_t lanes);
   void emitProductBlock(const Product &p, Point at, int64_t rows,
                         int64_t vectors);
+  Values productStep(const Product &p, Point at, mlir::Value k, int64_t vectors,
+                     Values sums);
   void transpose(const Matrix &from, const Matrix &to, int64_t rows,
                  int64_t cols);
   Values transposeSquare(Values rows);
@@ -181,7 +183,7 @@ private:
   const Plan &plan;
   int64_t width;
   mlir::Value scratch, programId;
-  mlir::IRMapping scalars;                        // scalars and refs, i64 for index
+  mlir::IRMapping scalars; // scalars and refs, i64 for index
   llvm::DenseMap<mlir::Value, mlir::Value> cache; // row factors of one row
 };
 

@@ -1,4 +1,5 @@
-// Elementwise values: one vector of elements at a time, inline values recomputed.
+// Elementwise values: one vector of elements at a time, inline values
+// recomputed.
 #include "TileToHostEmitter.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -31,8 +32,8 @@ Value Emitter::compute(Value tile, Point p) {
       .Case<RowOp>([&](RowOp row) {
         Value at = index(row.getIndex());
         bool isMatrix = tileType(row.getInput()).getRank() == 2;
-        return eval(row.getInput(), isMatrix ? Point{at, p.col, p.lanes}
-                                             : Point{{}, at, 0});
+        return eval(row.getInput(),
+                    isMatrix ? Point{at, p.col, p.lanes} : Point{{}, at, 0});
       })
       .Case<IotaOp>([&](IotaOp op) -> Value {
         if (op.getDim() == 0 && p.row)
@@ -87,7 +88,8 @@ Value Emitter::computePointwise(Operation *op, Point p) {
   return clone->getResult(0);
 }
 
-//===-- Loops over elements ------------------------------------------------===//
+//===-- Loops over elements
+//------------------------------------------------===//
 
 /// Evaluates the row factors in the tree of `tile` once per row: LLVM cannot
 /// hoist them out of the column loop past its stores.

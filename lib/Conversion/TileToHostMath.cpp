@@ -46,9 +46,9 @@ Value Emitter::polynomial(Value x, ArrayRef<double> coefficients) {
 }
 
 /// 2^x = 2^n 2^f with n = round(x), f in [-1/2, 1/2]. The polynomial is minimax
-/// with p(0) = 1 (relative error 2.6e-9), so whole powers are exact. The scale is
-/// applied as two factors, each a normal number, so that overflow gives inf and
-/// results below the normals round once.
+/// with p(0) = 1 (relative error 2.6e-9), so whole powers are exact. The scale
+/// is applied as two factors, each a normal number, so that overflow gives inf
+/// and results below the normals round once.
 Value Emitter::exp2(Value x) {
   // Rounding by adding 1.5 * 2^23 leaves n in the low bits; comparisons that
   // fail on NaN let it through.
@@ -63,12 +63,11 @@ Value Emitter::exp2(Value x) {
   Value shifted = arith::AddFOp::create(b, loc, x, like(x, kMagic));
   Value n = arith::SubFOp::create(b, loc, shifted, like(x, kMagic));
   Value f = arith::SubFOp::create(b, loc, x, n);
-  Value p = polynomial(
-      f, {1.5594678134392905e-4, 1.340664390190885e-3, 9.617692973078134e-3,
-          5.550310551015165e-2, 2.4022652782887216e-1, 6.931472149680272e-1,
-          1.0});
-  Value whole = arith::SubIOp::create(b, loc, bits(shifted),
-                                      bits(like(x, kMagic)));
+  Value p = polynomial(f, {1.5594678134392905e-4, 1.340664390190885e-3,
+                           9.617692973078134e-3, 5.550310551015165e-2,
+                           2.4022652782887216e-1, 6.931472149680272e-1, 1.0});
+  Value whole =
+      arith::SubIOp::create(b, loc, bits(shifted), bits(like(x, kMagic)));
   Value half = arith::ShRSIOp::create(b, loc, whole, likeBits(x, 1));
   auto power = [&](Value e) {
     Value biased = arith::AddIOp::create(b, loc, e, likeBits(x, 127));
@@ -83,7 +82,8 @@ Value Emitter::exp2(Value x) {
 /// s = (m - 1) / (m + 1), which is exact near 1. Subnormals are scaled first.
 Value Emitter::log2(Value x) {
   using Predicate = arith::CmpFPredicate;
-  auto select = [&](Predicate predicate, Value a, Value c, Value yes, Value no) {
+  auto select = [&](Predicate predicate, Value a, Value c, Value yes,
+                    Value no) {
     Value is = arith::CmpFOp::create(b, loc, predicate, a, c);
     return Value(arith::SelectOp::create(b, loc, is, yes, no));
   };
@@ -96,8 +96,7 @@ Value Emitter::log2(Value x) {
   Value offset = arith::SubIOp::create(b, loc, bits(y), likeBits(x, kRootHalf));
   Value e = arith::ShRSIOp::create(b, loc, offset, likeBits(x, 23));
   Value low = arith::AndIOp::create(b, loc, offset, likeBits(x, 0x7fffff));
-  Value m = asFloat(
-      arith::AddIOp::create(b, loc, low, likeBits(x, kRootHalf)));
+  Value m = asFloat(arith::AddIOp::create(b, loc, low, likeBits(x, kRootHalf)));
   Value s = arith::DivFOp::create(
       b, loc, arith::SubFOp::create(b, loc, m, like(x, 1.0)),
       arith::AddFOp::create(b, loc, m, like(x, 1.0)));
@@ -105,15 +104,15 @@ Value Emitter::log2(Value x) {
   constexpr double kTwoOverLn2 = 2.8853900817779268;
   Value p = polynomial(z, {kTwoOverLn2 / 9, kTwoOverLn2 / 7, kTwoOverLn2 / 5,
                            kTwoOverLn2 / 3, kTwoOverLn2});
-  Value whole = arith::SIToFPOp::create(
-      b, loc, vectorOf(b.getF32Type(), lanesOf(x)), e);
+  Value whole =
+      arith::SIToFPOp::create(b, loc, vectorOf(b.getF32Type(), lanesOf(x)), e);
   Value result = fma(s, p, arith::AddFOp::create(b, loc, whole, bias));
   double inf = std::numeric_limits<double>::infinity();
   result = select(Predicate::OEQ, x, like(x, inf), x, result);
   result = select(Predicate::OEQ, x, zero, like(x, -inf), result);
   Value nan = like(x, std::numeric_limits<double>::quiet_NaN());
-  return select(Predicate::UGE, x, zero, select(Predicate::UNO, x, x, x, result),
-                nan);
+  return select(Predicate::UGE, x, zero,
+                select(Predicate::UNO, x, x, x, result), nan);
 }
 
 Value Emitter::rsqrt(Value x) {
@@ -129,10 +128,9 @@ Value Emitter::roundMantissa(Value x, int64_t dropped) {
   int64_t half = (int64_t(1) << (dropped - 1)) - 1;
   Value sum = arith::AddIOp::create(b, loc, raw, likeBits(x, half));
   sum = arith::AddIOp::create(b, loc, sum, last);
-  sum = arith::AndIOp::create(b, loc, sum,
-                              likeBits(x, -(int64_t(1) << dropped)));
-  Value isNan =
-      arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
+  sum =
+      arith::AndIOp::create(b, loc, sum, likeBits(x, -(int64_t(1) << dropped)));
+  Value isNan = arith::CmpFOp::create(b, loc, arith::CmpFPredicate::UNO, x, x);
   Value quiet = likeBits(x, 0x7fc00000);
   return asFloat(arith::SelectOp::create(b, loc, isNan, quiet, sum));
 }

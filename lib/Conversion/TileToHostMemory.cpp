@@ -24,7 +24,8 @@ static unsigned bytesOf(Type element) {
   return (memoryType(element).getIntOrFloatBitWidth() + 7) / 8;
 }
 
-//===-- Scratch ------------------------------------------------------------===//
+//===-- Scratch
+//------------------------------------------------------------===//
 
 Matrix Emitter::matrix(const Buffer &buffer) {
   Value base = LLVM::GEPOp::create(
@@ -62,7 +63,8 @@ void Emitter::storeBuffer(Value value, const Buffer &buffer, Point p) {
   storeF32(value, at(matrix(buffer), p.row, col));
 }
 
-//===-- Elements of kernel arguments ---------------------------------------===//
+//===-- Elements of kernel arguments
+//---------------------------------------===//
 
 /// Widens bits as loaded to f32: exact for every supported type.
 Value Emitter::fromMemory(Value raw, Type element) {
@@ -83,8 +85,7 @@ Value Emitter::toMemory(Value value, Type element) {
     return arith::TruncFOp::create(b, loc, vectorOf(element, lanes), value);
   if (!element.isBF16())
     return value;
-  Value high =
-      arith::ShRUIOp::create(b, loc, bits(value), likeBits(value, 16));
+  Value high = arith::ShRUIOp::create(b, loc, bits(value), likeBits(value, 16));
   return arith::TruncIOp::create(b, loc, vectorOf(b.getI16Type(), lanes), high);
 }
 
@@ -113,9 +114,8 @@ Value Emitter::loadMasked(Value address, Type element, Value limit,
     scf::YieldOp::create(b, loc, raw);
     b.setInsertionPointToStart(branch.elseBlock());
     Value zero = arith::ConstantOp::create(b, loc, b.getZeroAttr(type));
-    raw = LLVM::MaskedLoadOp::create(b, loc, type, address,
-                                     maskBelow(limit, lanes), zero,
-                                     bytesOf(element));
+    raw = LLVM::MaskedLoadOp::create(
+        b, loc, type, address, maskBelow(limit, lanes), zero, bytesOf(element));
     scf::YieldOp::create(b, loc, raw);
   }
   return fromMemory(branch.getResult(0), element);
@@ -163,7 +163,8 @@ Value Emitter::isPresent(Value ref) {
   return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, ref, null);
 }
 
-//===-- tile.load ----------------------------------------------------------===//
+//===-- tile.load
+//----------------------------------------------------------===//
 
 /// An untransposed rank-2 load at `p`: elements past the valid part, in rows
 /// past it, or of an absent argument are zero and never touched.
@@ -183,8 +184,8 @@ Value Emitter::evalLoad(LoadOp load, Point p) {
   Value address = element(ref, type, start);
   if (p.lanes)
     return loadMasked(address, type, limit, p.lanes);
-  Value some = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, limit,
-                                     index(0));
+  Value some =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::sgt, limit, index(0));
   return loadElement(address, type, some);
 }
 
@@ -198,8 +199,8 @@ void Emitter::emitVectorLoad(LoadOp load) {
   Value stride = scalars.lookup(load.getStride());
   Value valid = arith::SelectOp::create(
       b, loc, isPresent(ref), scalars.lookup(load.getValid()[0]), index(0));
-  Value adjacent = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                         stride, index(1));
+  Value adjacent =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stride, index(1));
   auto branch = scf::IfOp::create(b, loc, adjacent, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
@@ -249,7 +250,8 @@ void Emitter::emitTransposedLoad(LoadOp load) {
   });
 }
 
-//===-- tile.store ---------------------------------------------------------===//
+//===-- tile.store
+//---------------------------------------------------------===//
 
 void Emitter::emitStore(StoreOp store) {
   auto branch = scf::IfOp::create(
@@ -295,8 +297,8 @@ void Emitter::emitVectorStore(StoreOp store, Value valid, int64_t lanes) {
   Value ref = scalars.lookup(store.getRef());
   Value base = scalars.lookup(store.getBase());
   Value stride = scalars.lookup(store.getStride());
-  Value adjacent = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq,
-                                         stride, index(1));
+  Value adjacent =
+      arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, stride, index(1));
   auto branch = scf::IfOp::create(b, loc, adjacent, /*withElseRegion=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());

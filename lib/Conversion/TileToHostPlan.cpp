@@ -55,7 +55,8 @@ static int64_t ownCost(Operation *op) {
 Plan::Plan(func::FuncOp kernel) {
   number(kernel);
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { place(op); });
-  kernel.walk<WalkOrder::PreOrder>([&](scf::ForOp loop) { shareCarried(loop); });
+  kernel.walk<WalkOrder::PreOrder>(
+      [&](scf::ForOp loop) { shareCarried(loop); });
   setLives();
   assignOffsets();
 }
@@ -97,7 +98,8 @@ unsigned Plan::addBuffer(RankedTensorType type) {
                    shape.empty() ? 1 : shape.back());
 }
 
-//===-- Inline or buffer ---------------------------------------------------===//
+//===-- Inline or buffer
+//---------------------------------------------------===//
 
 int64_t Plan::costOf(Value value) const {
   if (!tileType(value))
@@ -134,8 +136,8 @@ bool Plan::mustBuffer(Operation *op, Value result, int64_t cost) const {
     Operation *user = use.getOwner();
     // A vector broadcast to a tile is read once per row or column, a value from
     // outside a loop once per iteration, a factor of a Gram product per level.
-    bool repeated = isa<BroadcastOp>(user) ||
-                    user->getBlock() != op->getBlock();
+    bool repeated =
+        isa<BroadcastOp>(user) || user->getBlock() != op->getBlock();
     if (repeated && cost > 1)
       return true;
     uses += isa<DecayedGramOp>(user) ? 2 : 1;
@@ -143,8 +145,8 @@ bool Plan::mustBuffer(Operation *op, Value result, int64_t cost) const {
   return uses > 1 && cost >= kKeepCost;
 }
 
-/// True when some code that would evaluate an inline `load` comes after a store,
-/// whose argument may overlap the one that is loaded.
+/// True when some code that would evaluate an inline `load` comes after a
+/// store, whose argument may overlap the one that is loaded.
 bool Plan::crossesStore(Operation *load) const {
   int64_t last = order.lookup(load);
   SmallVector<Operation *> work = {load};
@@ -178,7 +180,8 @@ void Plan::place(Operation *op) {
   placeTemporaries(op);
 }
 
-/// A loop-carried tile has one buffer: its initial value's where that dies here.
+/// A loop-carried tile has one buffer: its initial value's where that dies
+/// here.
 void Plan::placeLoop(scf::ForOp loop) {
   for (auto [init, arg, result] : llvm::zip_equal(
            loop.getInitArgs(), loop.getRegionIterArgs(), loop.getResults())) {
@@ -204,14 +207,15 @@ void Plan::placeTemporaries(Operation *op) {
   if (auto gram = dyn_cast<DecayedGramOp>(op)) {
     auto type = cast<RankedTensorType>(gram.getRhs().getType());
     int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
-    add(cols, rows);                        // scaled right side, transposed
-    add(rows, cols);                        // scaled right side
+    add(cols, rows); // scaled right side, transposed
+    add(rows, cols); // scaled right side
     for (size_t i = 0; i < gram.getLhs().size(); ++i)
-      add(rows, cols);                      // scaled left sides
+      add(rows, cols); // scaled left sides
   }
 }
 
-//===-- Loop-carried tiles -------------------------------------------------===//
+//===-- Loop-carried tiles
+//-------------------------------------------------===//
 
 void Plan::forEachRead(Value value, bool pointwise,
                        function_ref<void(Operation *, bool)> visit) const {
@@ -274,18 +278,20 @@ void Plan::shareCarried(scf::ForOp loop) {
   }
 }
 
-//===-- Lives and offsets --------------------------------------------------===//
+//===-- Lives and offsets
+//--------------------------------------------------===//
 
 void Plan::setLives() {
   for (auto [value, index] : bufferOf) {
     Buffer &buffer = buffers[index];
     Operation *def = value.getDefiningOp();
-    int64_t first = order.lookup(def ? def : value.getParentBlock()->getParentOp());
+    int64_t first =
+        order.lookup(def ? def : value.getParentBlock()->getParentOp());
     buffer.first = std::min(buffer.first, first);
     buffer.last = std::max(buffer.last, def ? endOf(def) : first);
     if (!def) // carried around the whole loop
-      buffer.last = std::max(buffer.last,
-                             endOf(value.getParentBlock()->getParentOp()));
+      buffer.last =
+          std::max(buffer.last, endOf(value.getParentBlock()->getParentOp()));
     forEachRead(value, true, [&, value = value](Operation *root, bool) {
       buffer.last = std::max(buffer.last, readEnd(value, root));
     });
@@ -302,15 +308,15 @@ void Plan::assignOffsets() {
   for (Buffer &buffer : buffers)
     if (buffer.last >= 0)
       queue.push_back(&buffer);
-  llvm::sort(
-      queue, [](Buffer *a, Buffer *b) {
-        return std::make_pair(a->first, a) < std::make_pair(b->first, b);
-      });
+  llvm::sort(queue, [](Buffer *a, Buffer *b) {
+    return std::make_pair(a->first, a) < std::make_pair(b->first, b);
+  });
   SmallVector<Buffer *> placed; // sorted by offset
   for (Buffer *buffer : queue) {
     int64_t offset = 0;
     for (Buffer *other : placed) {
-      bool overlap = other->last >= buffer->first && other->first <= buffer->last;
+      bool overlap =
+          other->last >= buffer->first && other->first <= buffer->last;
       if (overlap && other->offset < offset + buffer->bytes())
         offset = std::max(offset, other->offset + other->bytes());
     }

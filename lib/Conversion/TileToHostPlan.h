@@ -1,6 +1,6 @@
 // Promises: where every tile value of a kernel lives on the host, decided once:
-// recomputed inside its consumers' loops, or in a buffer of the thread's scratch.
-// Does not: emit code.
+// recomputed inside its consumers' loops, or in a buffer of the thread's
+// scratch. Does not: emit code.
 #ifndef KDAC_CONVERSION_TILETOHOSTPLAN_H
 #define KDAC_CONVERSION_TILETOHOSTPLAN_H
 
@@ -15,9 +15,9 @@ namespace kdac::host {
 /// f16 and tf32 values are exact in f32, and rounding happens in arith.truncf.
 struct Buffer {
   int64_t rows = 1, cols = 1;
-  int64_t pitch = 1;            // elements between rows
-  int64_t first = 0, last = 0;  // live from op `first` to op `last`, inclusive
-  int64_t offset = 0;           // bytes into scratch
+  int64_t pitch = 1;           // elements between rows
+  int64_t first = 0, last = 0; // live from op `first` to op `last`, inclusive
+  int64_t offset = 0;          // bytes into scratch
 
   int64_t bytes() const;
 };
@@ -64,9 +64,9 @@ private:
 
   /// Calls `visit(root, pointwise)` for every op whose code reads `value`,
   /// directly or through inline values.
-  void forEachRead(
-      mlir::Value value, bool pointwise,
-      llvm::function_ref<void(mlir::Operation *, bool)> visit) const;
+  void
+  forEachRead(mlir::Value value, bool pointwise,
+              llvm::function_ref<void(mlir::Operation *, bool)> visit) const;
   /// The number of the last op that `root` delays the death of `value` to.
   int64_t readEnd(mlir::Value value, mlir::Operation *root) const;
 

@@ -6,7 +6,8 @@ using namespace kdac::tile;
 
 namespace kdac::host {
 
-//===-- tile.cumsum --------------------------------------------------------===//
+//===-- tile.cumsum
+//--------------------------------------------------------===//
 
 /// Rows are added in order, one vector of columns at a time: row r depends on
 /// rows 0..r only.
@@ -43,7 +44,8 @@ void Emitter::emitVectorCumsum(CumsumOp op) {
   scf::YieldOp::create(b, loc, next);
 }
 
-//===-- tile.reduce --------------------------------------------------------===//
+//===-- tile.reduce
+//--------------------------------------------------------===//
 
 /// The sum of one row: by lanes first, then across lanes in a fixed tree.
 Value Emitter::sumRow(Value tile, Value row, int64_t size) {
@@ -107,8 +109,7 @@ void Emitter::emitReduceColumns(ReduceOp op, Value col, int64_t vectors,
   int64_t rows = tileType(op.getInput()).getDimSize(0);
   const Buffer &to = *plan.buffer(op.getResult());
   Values start(vectors, zeros(lanes));
-  auto sum =
-      scf::ForOp::create(b, loc, index(0), index(rows), index(1), start);
+  auto sum = scf::ForOp::create(b, loc, index(0), index(rows), index(1), start);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(sum.getBody());
@@ -117,8 +118,7 @@ void Emitter::emitReduceColumns(ReduceOp op, Value col, int64_t vectors,
     Values next;
     for (int64_t v = 0; v < vectors; ++v) {
       Value x = eval(op.getInput(), {row, add(col, v * lanes), lanes});
-      next.push_back(
-          arith::AddFOp::create(b, loc, sum.getRegionIterArg(v), x));
+      next.push_back(arith::AddFOp::create(b, loc, sum.getRegionIterArg(v), x));
     }
     scf::YieldOp::create(b, loc, next);
     cache.clear();
@@ -127,7 +127,8 @@ void Emitter::emitReduceColumns(ReduceOp op, Value col, int64_t vectors,
     storeBuffer(sum.getResult(v), to, {{}, add(col, v * lanes), lanes});
 }
 
-//===-- tile.unit_tril_inverse ---------------------------------------------===//
+//===-- tile.unit_tril_inverse
+//---------------------------------------------===//
 
 /// Blocked forward substitution: rows of X = (I + L)^-1 by blocks of 8,
 /// X_i = E_i - L_i,<i X_<i by the product loop, then within the block.
@@ -161,8 +162,8 @@ void Emitter::emitInverseRows(UnitTrilInverseOp op, Value row, int64_t rows) {
       Value right = loadF32(at(x, k, col), lanes);
       Values next;
       for (int64_t r = 0; r < rows; ++r)
-        next.push_back(fma(minusL(add(row, r), k), right,
-                           sum.getRegionIterArg(r)));
+        next.push_back(
+            fma(minusL(add(row, r), k), right, sum.getRegionIterArg(r)));
       scf::YieldOp::create(b, loc, next);
     }
     Values done(sum.getResults());

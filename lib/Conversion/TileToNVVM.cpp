@@ -227,7 +227,6 @@ void GpuLowering::materialise(Operation *op, Value result) {
   bool isRounding = source != result;
   access(load ? SmallVector<Range>() : rangesRead(op->getOperands()),
          {range(result)});
-  forget();
   bool fromRegisters = llvm::any_of(
       op->getOperands(), [&](Value x) { return hasRegisterLeaf(x); });
   Layout made;
@@ -235,6 +234,16 @@ void GpuLowering::materialise(Operation *op, Value result) {
     made = linear(type.getShape(),
                   type.getRank() == 1 ? 1 : 16 / bytesOf(type.getElementType()));
   const Layout &layout = fromRegisters ? distributed(type.getShape()) : made;
+  computeToShared(result, layout, [&](const Group &group) {
+    return isRounding ? evaluate(source, group) : evaluateOp(op, group);
+  });
+}
+
+/// Stores what `compute` gives for each group of a layout in `result`'s buffer.
+void GpuLowering::computeToShared(
+    Value result, const Layout &layout,
+    llvm::function_ref<Values(const Group &)> compute) {
+  forget();
   for (auto [i, group] : llvm::enumerate(layout.groups)) {
     OpBuilder::InsertionGuard guard(b);
     if (!layout.guards.empty()) {
@@ -242,12 +251,24 @@ void GpuLowering::materialise(Operation *op, Value result) {
       b.setInsertionPointToStart(branch.thenBlock());
       memo.clear();
     }
-    storeShared(result, group,
-                isRounding ? evaluate(source, group) : evaluateOp(op, group));
-    if (!fromRegisters)
-      memo.clear();
+    storeShared(result, group, compute(group));
+    memo.clear();
   }
-  memo.clear();
+}
+
+/// Multiples of strides must not be kept in registers around the loop either.
+/// Returns what the sizes were mapped to.
+IRMapping GpuLowering::hideSizes() {
+  IRMapping before;
+  for (BlockArgument argument : kernel.getArguments()) {
+    if (!argument.getType().isIndex())
+      continue;
+    Value value = scalars.lookup(argument);
+    before.map(argument, value);
+    scalars.map(argument, arith::IndexCastOp::create(b, b.getIndexType(),
+                                                     b.opaque(b.toI64(value))));
+  }
+  return before;
 }
 
 GpuLowering::Values GpuLowering::distribute(
@@ -291,6 +312,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(made.getBody());
     locateThread(b.opaque(outside.thread));
+    IRMapping sizes = hideSizes();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
     if (schedule.getForm() == "chunk")
       synchronise(); // the previous iteration's buffers are free from here on
@@ -304,6 +326,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
         return evaluate(yielded, group);
       }));
     scf::YieldOp::create(b, next);
+    for (auto [size, value] : sizes.getValueMap())
+      scalars.map(size, value);
   }
   memo.clear();
   std::tie(thread, lane, warp) =

@@ -99,9 +99,12 @@ StatusOr<std::string> PackWriter::serialize() const {
   for (PackVariant &v : manifest.variants)
     for (Launch &launch : v.launches)
       for (size_t &index : launch.images) {
+        const Image &added = blobs[index].image;
+        if (added.kind == ImageKind::Ptx && launch.ptxSha256.empty())
+          launch.ptxSha256 = added.sha256;
         if (renumbered[index] == SIZE_MAX) {
           renumbered[index] = manifest.images.size();
-          Image image = blobs[index].image;
+          Image image = added;
           image.offset = images.size();
           images += blobs[index].bytes;
           images.resize(format::aligned(images.size()), '\0');

@@ -38,6 +38,14 @@ static void buildNVVMLowering(OpPassManager &pm) {
   pm.addPass(createReconcileUnrealizedCastsPass());
 }
 
+/// From tiles to the LLVM dialect for a CPU with vectors of `vectorWidth`.
+static void buildHostExit(OpPassManager &pm, int64_t vectorWidth) {
+  TileToHostPassOptions options;
+  options.vectorWidth = vectorWidth ? vectorWidth : nativeVectorWidth();
+  pm.addPass(createTileToHostPass(options));
+  buildHostLowering(pm);
+}
+
 void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
                    const ScheduleOptions &options) {
   if (stage == Stage::Dplr)
@@ -57,10 +65,9 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   if (stage == Stage::Tile || !row)
     return;
   if (row->kind == TargetKind::Host) {
-    TileToHostPassOptions host;
-    host.vectorWidth = options.vectorWidth;
-    pm.addPass(createTileToHostPass(host));
-    buildHostLowering(pm);
+    // Places values itself: there is no scheduled stage.
+    if (stage == Stage::Llvm)
+      buildHostExit(pm, options.vectorWidth);
     return;
   }
   pm.addPass(createTilePlacePass());

@@ -26,6 +26,7 @@ public:
     purpose.dtype = v.dtype;
     purpose.gateNormalizer = c.spec().gateNormalizer;
     purpose.gateMask = c.spec().gateMask;
+    purpose.gateFloor = c.spec().gateFloor;
   }
 
   /// Row (token, head) of the tensor called `name`.

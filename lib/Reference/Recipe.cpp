@@ -50,7 +50,17 @@ double flaGate(const Site &s, const Purpose &p) {
   mask.stream = ~s.stream;
   if (mask.uniform() < p.gateMask)
     return 0.0;
-  return logSigmoid(s.normal()) / p.gateNormalizer;
+  return std::fmax(logSigmoid(s.normal()) / p.gateNormalizer, p.gateFloor);
+}
+
+/// FLA's packed tests: a share without decay, the same share of -1000 (which
+/// drives softplus to 0).
+double flaPackedGate(const Site &s, const Purpose &p) {
+  Site wall = s;
+  wall.stream = ~s.stream + 1;
+  if (wall.uniform() < p.gateMask)
+    return p.gate == Gate::Identity ? std::fmax(-1000.0, p.gateFloor) : -1000.0;
+  return flaGate(s, p);
 }
 
 /// Even heads: all tokens share one direction. Odd heads: nearly so.
@@ -131,6 +141,8 @@ const std::vector<Recipe> &recipes() {
      D::Plain, D::Undecayed, normal, one, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
     {"fla", "q, k, v ~ U(0, 1), log-decay = logsigmoid(N), dt_bias ~ N, h0 ~ N: FLA's tests",
      D::Plain, D::Correlated, uniform, one, uniformValue, flaGate, initialALog, normal, normal, normalValue},
+    {"fla_packed", "q, k, v, h0 ~ N, beta logit ~ U(0, 1), shares of no decay and of -1000: FLA's packed tests",
+     D::Extreme, D::Undecayed, normal, one, normalValue, flaPackedGate, initialALog, normal, uniform, normalValue},
     {"correlated", "identical or nearly collinear keys, beta near 1, slow decay",
      D::Correlated, D::Correlated, collinear, one, normalValue, slowGate, zero, zero, strongBeta, smallState},
     {"gate_zero", "no decay at all",

@@ -45,8 +45,8 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
 
     // Chunk form on GPUs: operands of products are rounded (design.md 5). "Model"
     // is test/Numerics/ModelKernel with the same operand type.
-    {T::Gpu, F::Chunk, D::Undecayed, P::BF16, Beta::TwoSigmoid, 7.5e-3, 7.5e-3,
-     "model 6.4e-3 and 6.3e-3: eigenvalues near -1 keep errors in the state"},
+    {T::Gpu, F::Chunk, D::Undecayed, P::BF16, Beta::TwoSigmoid, 9.0e-3, 9.0e-3,
+     "model 8.0e-3: eigenvalues near -1 keep errors in the state"},
     {T::Gpu, F::Chunk, D::Undecayed, P::BF16, any, 5.5e-3, 5.3e-3,
      "model 4.8e-3 and 4.5e-3: nothing forgets an error"},
     {T::Gpu, F::Chunk, D::Correlated, P::BF16, Beta::TwoSigmoid, 5.5e-2, 6.0e-2,
@@ -55,7 +55,7 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
      "proposed: model 1.4e-2 and 2.2e-2, times 1.5; FLA 2.1e-2 and 3.0e-2 (kda-operator.md 3.5)"},
     {T::Gpu, F::Chunk, any, P::BF16, any, 4.3e-3, 4.2e-3,
      "design: out 4.6e-3 = hypot(1.7e-3, 4.3e-3), state 4.2e-3; model 4.1e-3 and 3.1e-3"},
-    {T::Gpu, F::Chunk, D::Undecayed, P::TF32, Beta::TwoSigmoid, 9.4e-4, 9.4e-4,
+    {T::Gpu, F::Chunk, D::Undecayed, P::TF32, Beta::TwoSigmoid, 1.15e-3, 1.15e-3,
      "3 more bits: the bf16 row / 8"},
     {T::Gpu, F::Chunk, D::Undecayed, P::TF32, any, 6.9e-4, 6.7e-4,
      "the bf16 row / 8"},

@@ -158,8 +158,15 @@ Status DeviceBuffer::upload(const void *from, size_t bytes, size_t offset) {
   if (bytes == 0)
     return Status::success();
   Device::Scope scope(device);
-  return device.driver().check(
-      device.driver().memcpyHtoD(base + offset, from, bytes), "cuMemcpyHtoD");
+  if (Status s = device.driver().check(
+          device.driver().memcpyHtoD(base + offset, from, bytes),
+          "cuMemcpyHtoD");
+      !s.ok())
+    return s;
+  // From pageable memory the call returns when the data is staged; streams that
+  // do not wait for the default stream could still read the old bytes.
+  return device.driver().check(device.driver().streamSynchronize(nullptr),
+                               "cuStreamSynchronize");
 }
 
 Status DeviceBuffer::download(void *to, size_t bytes, size_t offset) const {

@@ -1,13 +1,9 @@
 #include "kdac/Runtime/Kernel.h"
 
-#include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <sys/mman.h>
-#include <thread>
 #include <unistd.h>
 
 namespace kdac {
@@ -40,17 +36,6 @@ StatusOr<int> memoryFile(std::string_view bytes) {
   }
   return fd;
 }
-
-/// 64-byte aligned scratch memory of one thread.
-struct Scratch {
-  void *memory = nullptr;
-  explicit Scratch(int64_t bytes) {
-    if (bytes > 0)
-      memory = std::aligned_alloc(64, (static_cast<size_t>(bytes) + 63) &
-                                          ~size_t(63));
-  }
-  ~Scratch() { std::free(memory); }
-};
 
 } // namespace
 
@@ -87,7 +72,7 @@ Status HostKernel::State::loadImage(std::string_view bytes) {
     return Status(ErrorCode::Corrupt,
                   "its shared object does not load: " + std::string(reason));
   const std::string &symbol = variant.launches[0].entry;
-  entry = reinterpret_cast<Entry>(::dlsym(library, symbol.c_str()));
+  entry = reinterpret_cast<HostEntry>(::dlsym(library, symbol.c_str()));
   if (!entry)
     return Status(ErrorCode::NotFound,
                   "its shared object has no symbol " + symbol);
@@ -123,38 +108,27 @@ StatusOr<HostKernel> HostKernel::load(const PackReader &pack,
                     (offered.empty() ? "none for a host" : offered));
 }
 
-Status HostKernel::launch(CallArguments argv, int threads) const {
+Status HostKernel::launch(HostPool &pool, CallArguments argv) const {
   const Launch &launch = state->variant.launches[0];
   if (Status s = checkCall(state->variant, launch, argv); !s.ok())
     return s.with(state->variant.name());
   StatusOr<int64_t> grid = gridOf(state->variant, launch, argv);
   if (!grid.ok())
     return grid.status().with(state->variant.name());
-  std::atomic<int64_t> next{0};
-  std::atomic<bool> outOfMemory{false};
-  // One instance at a time: instances of packed sequences differ in length.
-  auto work = [&] {
-    Scratch scratch(launch.scratchBytes);
-    if (launch.scratchBytes > 0 && !scratch.memory) {
-      outOfMemory = true;
-      return;
-    }
-    for (int64_t i; (i = next.fetch_add(1)) < *grid;)
-      state->entry(argv, i, i + 1, scratch.memory);
-  };
-  int64_t cores = std::max(1u, std::thread::hardware_concurrency());
-  int64_t count = std::min<int64_t>(threads > 0 ? threads : cores, *grid);
-  std::vector<std::thread> others;
-  for (int64_t i = 1; i < count; ++i)
-    others.emplace_back(work);
-  work();
-  for (std::thread &thread : others)
-    thread.join();
-  if (outOfMemory)
+  // Kernels only read the array; the launcher's convention lacks the const.
+  if (!pool.run(state->entry, const_cast<void **>(argv), *grid,
+                launch.scratchBytes))
     return Status(ErrorCode::Io, state->variant.name() + ": no memory for " +
                                      std::to_string(launch.scratchBytes) +
-                                     " bytes of scratch");
+                                     " bytes of scratch on each of " +
+                                     std::to_string(pool.threads()) +
+                                     " threads");
   return Status::success();
+}
+
+Status HostKernel::launch(CallArguments argv, int threads) const {
+  HostPool pool(threads);
+  return launch(pool, argv);
 }
 
 } // namespace kdac

@@ -87,7 +87,8 @@ struct HostPool::State {
 
 HostPool::HostPool(int threads) : state(std::make_unique<State>()) {
   if (threads <= 0)
-    threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    threads =
+        static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   state->scratch = std::vector<Scratch>(static_cast<size_t>(threads));
   for (int i = 1; i < threads; ++i)
     state->workers.emplace_back(

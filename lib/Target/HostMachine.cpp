@@ -114,4 +114,13 @@ Expected<int64_t> hostVectorWidth(StringRef cpu) {
   return vectorWidth(**machine);
 }
 
+int64_t nativeVectorWidth() {
+  Expected<int64_t> width = hostVectorWidth(kNative);
+  if (width)
+    return *width;
+  // Compilation will report the missing backend; any width does until then.
+  consumeError(width.takeError());
+  return 4;
+}
+
 } // namespace kdac

@@ -69,10 +69,10 @@ struct Choice {
   int64_t chunk, vTile, warps;
 };
 
-/// 64 state registers a thread leave room for a product's accumulators.
+/// 32 state registers a thread leave room for what ptxas loads ahead.
 int64_t chooseWarps(int64_t keyTile, int64_t vTile) {
   int64_t warps = 4;
-  while (warps < 8 && keyTile * vTile > 64 * 32 * warps)
+  while (warps < 8 && keyTile * vTile > 32 * 32 * warps)
     warps *= 2;
   return warps;
 }

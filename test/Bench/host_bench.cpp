@@ -28,10 +28,11 @@ static cl::opt<int64_t> keyDim("K", cl::init(128));
 static cl::opt<int64_t> valueDim("V", cl::init(128));
 static cl::opt<int64_t> chunk("chunk", cl::init(0));
 static cl::opt<int64_t> vTile("v-tile", cl::init(0));
-static cl::opt<int> threads("threads", cl::init(0));
+static cl::opt<int> threads("cores", cl::init(0));
 static cl::opt<int> repeats("repeats", cl::init(7));
 static cl::opt<bool> verify("check", cl::desc("compare with the f64 oracle"));
-static cl::opt<bool> dump("dump", cl::desc("print the module after tile-to-host"));
+static cl::opt<bool> dump("dump",
+                          cl::desc("print the module in the LLVM dialect"));
 static cl::opt<std::string> object("object", cl::desc("write the object here"));
 
 static double now() {
@@ -74,7 +75,8 @@ static std::optional<Variant> variantOfFlags() {
   std::optional<Form> parsedForm = parseForm(form);
   std::optional<DType> parsedType = parseDType(dtype);
   if (!parsedForm || !parsedType) {
-    llvm::errs() << "unknown form '" << form << "' or dtype '" << dtype << "'\n";
+    llvm::errs() << "unknown form '" << form << "' or dtype '" << dtype
+                 << "'\n";
     return std::nullopt;
   }
   variant.form = *parsedForm, variant.dtype = *parsedType;
@@ -104,18 +106,11 @@ static std::optional<Compiled> compile(const Variant &variant) {
   mlir::PassManager pm(&context);
   ScheduleOptions schedule;
   schedule.chunk = chunk, schedule.vTile = vTile;
-  buildPipeline(pm, "host", Stage::Tile, schedule);
-  TileToHostPassOptions options;
-  options.vectorWidth = llvm::cantFail(hostVectorWidth("native"));
-  pm.addPass(createTileToHostPass(options));
+  buildPipeline(pm, "host", Stage::Llvm, schedule);
   if (mlir::failed(pm.run(*module)))
     return std::nullopt;
   if (dump)
     module->print(llvm::outs());
-  mlir::PassManager lower(&context);
-  buildHostLowering(lower);
-  if (mlir::failed(lower.run(*module)))
-    return std::nullopt;
   double lowered = now();
   if (!object.empty()) {
     std::error_code code;
@@ -145,8 +140,8 @@ static bool compareWithOracle(const Compiled &compiled,
                               reference::CaseSpec spec, HostPool &pool) {
   spec.tokens = std::min<int64_t>(spec.tokens, 300);
   reference::Case c = reference::makeCase(spec);
-  reference::CheckResult result =
-      reference::check(c, [&](reference::Case &c) -> std::optional<std::string> {
+  reference::CheckResult result = reference::check(
+      c, [&](reference::Case &c) -> std::optional<std::string> {
         if (pool.run(compiled.kernel.entry, c.argv(),
                      c.programs(compiled.vTile), compiled.kernel.scratchBytes))
           return std::nullopt;

@@ -42,7 +42,7 @@ inline PackWriter writer(bool reversed = false) {
   };
   auto addHost = [&] {
     size_t so =
-        w.addImage(ImageKind::HostSo, "x86-64-v3", std::string(64, 's'));
+        w.addImage(ImageKind::HostSo, "x86-64-v3", std::string(60, 's'));
     w.add(packVariant(variant("host", 64), {so}));
   };
   reversed ? addHost() : addGpu();

@@ -72,7 +72,8 @@ double relativeError(const Floats &got, const std::vector<double> &want) {
   return std::sqrt(error / norm);
 }
 
-//===-- tile.dot -----------------------------------------------------------===//
+//===-- tile.dot
+//-----------------------------------------------------------===//
 
 struct DotCase {
   int m, n, k;
@@ -105,7 +106,8 @@ std::string dotText(const DotCase &c) {
     if (type == "f32")
       return std::string();
     return fill("%$x$_ = arith.truncf %$x$ : $from$ to $to$\n",
-                {{"x", name}, {"from", shape(rows, cols, "f32")},
+                {{"x", name},
+                 {"from", shape(rows, cols, "f32")},
                  {"to", shape(rows, cols, type)}});
   };
   std::string suffix = type == "f32" ? "" : "_";
@@ -127,15 +129,22 @@ func.func @f(%pa: !tile.ref<f32>, %pb: !tile.ref<f32>, %pc: !tile.ref<f32>) attr
   tile.store %d, %pc[%z] stride %n valid [%m, %n] align 4 : $C$, !tile.ref<f32>
   return
 })",
-              {{"castA", cast("a", ar, ac)}, {"castB", cast("b", br, bc)},
-               {"ac", std::to_string(ac)}, {"ar", std::to_string(ar)},
+              {{"castA", cast("a", ar, ac)},
+               {"castB", cast("b", br, bc)},
+               {"ac", std::to_string(ac)},
+               {"ar", std::to_string(ar)},
                {"acc", c.acc ? "acc(%c : " + shape(c.m, c.n, "f32") + ")" : ""},
-               {"flags", flags}, {"s", suffix},
-               {"At", shape(ar, ac, type)}, {"Bt", shape(br, bc, type)},
-               {"A", shape(ar, ac, "f32")}, {"B", shape(br, bc, "f32")},
+               {"flags", flags},
+               {"s", suffix},
+               {"At", shape(ar, ac, type)},
+               {"Bt", shape(br, bc, type)},
+               {"A", shape(ar, ac, "f32")},
+               {"B", shape(br, bc, "f32")},
                {"C", shape(c.m, c.n, "f32")},
-               {"bc", std::to_string(bc)}, {"br", std::to_string(br)},
-               {"m", std::to_string(c.m)}, {"n", std::to_string(c.n)}});
+               {"bc", std::to_string(bc)},
+               {"br", std::to_string(br)},
+               {"m", std::to_string(c.m)},
+               {"n", std::to_string(c.n)}});
 }
 
 class Dot : public testing::TestWithParam<DotCase> {};
@@ -151,8 +160,9 @@ TEST_P(Dot, MatchesLoops) {
     for (int j = 0; j < c.n; ++j) {
       double sum = c.acc ? out[i * c.n + j] : 0;
       for (int k = 0; k < c.k; ++k)
-        sum += double(rounded(a[c.transA ? k * c.m + i : i * c.k + k], c.type)) *
-               rounded(b[c.transB ? j * c.k + k : k * c.n + j], c.type);
+        sum +=
+            double(rounded(a[c.transA ? k * c.m + i : i * c.k + k], c.type)) *
+            rounded(b[c.transB ? j * c.k + k : k * c.n + j], c.type);
       want.push_back(sum);
     }
   kernel.run(1, a, b, out);
@@ -172,7 +182,8 @@ INSTANTIATE_TEST_SUITE_P(
                     DotCase{5, 3, 7, false, false, true, "f32"},
                     DotCase{5, 24, 7, true, true, false, "f32"}));
 
-//===-- tile.decayed_gram --------------------------------------------------===//
+//===-- tile.decayed_gram
+//--------------------------------------------------===//
 
 struct GramCase {
   int rows, cols, leaf;
@@ -196,7 +207,8 @@ func.func @f(%px: !tile.ref<f32>, %py: !tile.ref<f32>, %pg: !tile.ref<f32>, %pa:
   tile.store %b, %pb[%z] stride %r valid [%r, %r] align 4 : tensor<$R$x$R$xf32>, !tile.ref<f32>
   return
 })",
-              {{"R", std::to_string(c.rows)}, {"K", std::to_string(c.cols)},
+              {{"R", std::to_string(c.rows)},
+               {"K", std::to_string(c.cols)},
                {"L", std::to_string(c.leaf)}});
 }
 
@@ -267,7 +279,8 @@ INSTANTIATE_TEST_SUITE_P(
                     GramCase{32, 32, 32, -1}, GramCase{16, 16, 1, -40},
                     GramCase{4, 16, 1, -40}, GramCase{1, 16, 1, -1}));
 
-//===-- tile.unit_tril_inverse ---------------------------------------------===//
+//===-- tile.unit_tril_inverse
+//---------------------------------------------===//
 
 TEST(Inverse, MatchesForwardSubstitution) {
   for (int n : {1, 4, 8, 16, 32, 64, 128}) {
@@ -304,7 +317,8 @@ func.func @f(%p: !tile.ref<f32>, %o: !tile.ref<f32>) attributes {tile.kernel} {
   }
 }
 
-//===-- Sums ---------------------------------------------------------------===//
+//===-- Sums
+//---------------------------------------------------------------===//
 
 TEST(Sums, CumsumAndReduceMatchLoops) {
   const int rows = 24, cols = 80;
@@ -343,7 +357,8 @@ func.func @f(%p: !tile.ref<f32>, %c: !tile.ref<f32>, %r: !tile.ref<f32>, %d: !ti
   EXPECT_LT(relativeError(s, wantS), 3e-7);
 }
 
-//===-- Loads and stores ---------------------------------------------------===//
+//===-- Loads and stores
+//---------------------------------------------------===//
 
 struct AccessCase {
   const char *type;
@@ -402,19 +417,14 @@ func.func @f(%p: !tile.ref<$T$>, %o: !tile.ref<$T$>, %m: index, %n: index, %s: i
 
 INSTANTIATE_TEST_SUITE_P(
     All, Access,
-    testing::Values(AccessCase{"f32", false, 32, 48},
-                    AccessCase{"f32", false, 31, 47},
-                    AccessCase{"f32", true, 32, 48},
-                    AccessCase{"f32", true, 17, 33},
-                    AccessCase{"bf16", false, 32, 48},
-                    AccessCase{"bf16", false, 5, 1},
-                    AccessCase{"bf16", true, 1, 40},
-                    AccessCase{"bf16", true, 20, 48},
-                    AccessCase{"f16", false, 9, 17},
-                    AccessCase{"f16", true, 9, 17},
-                    AccessCase{"f32", false, 0, 48},
-                    AccessCase{"bf16", false, 32, 0},
-                    AccessCase{"f32", true, 0, 0}));
+    testing::Values(
+        AccessCase{"f32", false, 32, 48}, AccessCase{"f32", false, 31, 47},
+        AccessCase{"f32", true, 32, 48}, AccessCase{"f32", true, 17, 33},
+        AccessCase{"bf16", false, 32, 48}, AccessCase{"bf16", false, 5, 1},
+        AccessCase{"bf16", true, 1, 40}, AccessCase{"bf16", true, 20, 48},
+        AccessCase{"f16", false, 9, 17}, AccessCase{"f16", true, 9, 17},
+        AccessCase{"f32", false, 0, 48}, AccessCase{"bf16", false, 32, 0},
+        AccessCase{"f32", true, 0, 0}));
 
 TEST(Access, StridedVectors) {
   TileKernel kernel(R"(
@@ -478,7 +488,8 @@ func.func @f(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %absent: !tile.ref<f32>, %o
     EXPECT_EQ(value, -4.0f);
 }
 
-//===-- Math ---------------------------------------------------------------===//
+//===-- Math
+//---------------------------------------------------------------===//
 
 std::string mathText(const char *op) {
   return fill(R"(
@@ -513,11 +524,11 @@ double ulps(float got, double want) {
 
 TEST(Math, Exp2SpecialValues) {
   float nan = std::numeric_limits<float>::quiet_NaN();
-  Floats out = applyMath("math.exp2", {0.0f, -0.0f, 1, -1, 10, -126, 127, -149,
-                                       128, 200, kInf, -150.5f, -300, -kInf,
-                                       nan, -3e38f});
-  Floats want = {1, 1, 2, 0.5f, 1024, 0x1p-126f, 0x1p127f, 0x1p-149f,
-                 kInf, kInf, kInf, 0, 0, 0, nan, 0};
+  Floats out =
+      applyMath("math.exp2", {0.0f, -0.0f, 1, -1, 10, -126, 127, -149, 128, 200,
+                              kInf, -150.5f, -300, -kInf, nan, -3e38f});
+  Floats want = {1,    1,    2,    0.5f, 1024, 0x1p-126f, 0x1p127f, 0x1p-149f,
+                 kInf, kInf, kInf, 0,    0,    0,         nan,      0};
   for (size_t i = 0; i < out.size(); ++i) {
     if (std::isnan(want[i]))
       EXPECT_TRUE(std::isnan(out[i]));
@@ -564,19 +575,22 @@ func.func @f(%p: !tile.ref<f32>, %o: !tile.ref<bf16>) attributes {tile.kernel} {
   return
 })");
   ASSERT_TRUE(kernel.ok());
-  Floats x = {1.0f, 1.00390625f, 1.01171875f, 1.0039063f, -1.00390625f, 3.4e38f,
-              kInf, -kInf, 1e-40f, 0.1f, 65535.0f, -0.0f, 1e-38f, 0x1.fffp0f,
-              123.456f, -7.7f};
+  Floats x = {1.0f,         1.00390625f, 1.01171875f, 1.0039063f,
+              -1.00390625f, 3.4e38f,     kInf,        -kInf,
+              1e-40f,       0.1f,        65535.0f,    -0.0f,
+              1e-38f,       0x1.fffp0f,  123.456f,    -7.7f};
   Halves out(16);
   kernel.run(1, x, out);
   for (size_t i = 0; i < x.size(); ++i)
     EXPECT_EQ(out[i], bf16Bits(x[i])) << x[i];
 }
 
-//===-- Loops that carry tiles ---------------------------------------------===//
+//===-- Loops that carry tiles
+//---------------------------------------------===//
 
-/// S' = d S + k v^T, o = S'^T q for a few tokens: the state is updated in place,
-/// and a use of the old state after the update must still see the old one.
+/// S' = d S + k v^T, o = S'^T q for a few tokens: the state is updated in
+/// place, and a use of the old state after the update must still see the old
+/// one.
 TEST(Loops, CarriedTile) {
   TileKernel kernel(R"(
 func.func @f(%ps: !tile.ref<f32>, %pk: !tile.ref<f32>, %po: !tile.ref<f32>, %old: !tile.ref<f32>, %T: index) attributes {tile.kernel} {
@@ -618,8 +632,8 @@ func.func @f(%ps: !tile.ref<f32>, %pk: !tile.ref<f32>, %po: !tile.ref<f32>, %old
         double before = 0, out = 0;
         for (int r = 0; r < n; ++r) {
           before += state[r * n + c];
-          double next = 0.5 * state[r * n + c] +
-                        double(k[t * n + r]) * k[t * n + c];
+          double next =
+              0.5 * state[r * n + c] + double(k[t * n + r]) * k[t * n + c];
           out += next * k[t * n + r];
           state[r * n + c] = next;
         }
@@ -659,7 +673,8 @@ TEST(Launch, RunsEveryInstanceOnce) {
   }
 }
 
-//===-- Objects ------------------------------------------------------------===//
+//===-- Objects
+//------------------------------------------------------------===//
 
 TEST(Host, UnknownNamesAreErrors) {
   auto width = kdac::hostVectorWidth("pentium");

@@ -44,12 +44,13 @@ struct Launch {
   /// Number of program instances, flat on x, as a size expression over the
   /// call's N, T, H, HV and the variant's K, V (SizeExpr.h).
   std::string grid;
-  int64_t blockThreads = 1;   ///< GPU only
-  int64_t sharedBytes = 0;    ///< GPU only: dynamic shared memory
-  int64_t scratchBytes = 0;   ///< host only: 64-byte aligned, per thread
-  int64_t registers = 0;      ///< GPU only: per thread, as ptxas reports
-  int64_t spillBytes = 0;     ///< GPU only: stores and loads, as ptxas reports
-  std::string ptxSha256;      ///< of the PTX the cubin was made from, or empty
+  int64_t blockThreads = 1; ///< GPU only
+  int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory
+  int64_t scratchBytes = 0; ///< host only: 64-byte aligned, per thread
+  int64_t registers = 0;    ///< GPU only: per thread, as ptxas reports
+  int64_t spillBytes = 0;   ///< GPU only: stores and loads, as ptxas reports
+  std::string ptxSha256;    ///< of the PTX the cubin was made from; PackWriter
+                            ///< takes it from a PTX image where it is empty
   std::vector<size_t> images; ///< indices into the image table
 };
 

@@ -17,8 +17,7 @@ struct ScheduleOptions {
   int64_t chunk = 0;
   int64_t vTile = 0;
   int64_t warps = 0;
-  /// Host exit: f32 lanes of its vectors, see hostVectorWidth.
-  int64_t vectorWidth = 16;
+  int64_t vectorWidth = 0; ///< host: hostVectorWidth(cpu); 0: of this CPU
 };
 
 /// The stages of `kdac emit --stage=`.

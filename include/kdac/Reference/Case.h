@@ -38,7 +38,8 @@ struct CaseSpec {
   /// Elements between the tokens of every strided tensor; a multiple of 8.
   int64_t tokenGap = 0;
   double gateNormalizer = 1.0; ///< of recipe fla: FLA's gln
-  double gateMask = 0.0;       ///< of recipe fla: FLA's mask_p
+  double gateMask = 0.0;       ///< of recipes fla and fla_packed: FLA's mask_p
+  double gateFloor = -1e30; ///< of recipes fla and fla_packed: FLA's safe_gate
 };
 
 /// A short description for messages: variant, sizes, recipe.

@@ -14,8 +14,8 @@ namespace kdac {
 using HostEntry = void (*)(void **args, int64_t begin, int64_t end,
                            void *scratch);
 
-/// Threads that wait between launches, with their scratch. One launch at a time:
-/// a pool is not to be shared by threads that call run concurrently.
+/// Threads that wait between launches, with their scratch. One launch at a
+/// time: a pool is not to be shared by threads that call run concurrently.
 class HostPool {
 public:
   /// `threads` in all, the caller's included; 0 takes one per core.

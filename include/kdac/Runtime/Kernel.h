@@ -7,6 +7,7 @@
 #include "kdac/Pack/PackReader.h"
 #include "kdac/Runtime/Call.h"
 #include "kdac/Runtime/Device.h"
+#include "kdac/Runtime/HostLaunch.h"
 
 #include <memory>
 #include <string>
@@ -67,19 +68,17 @@ public:
   const std::string &origin() const { return state->origin; }
   const PackVariant &variant() const { return state->variant; }
 
-  /// Checks the call, then runs it to completion on up to `threads` threads
-  /// (0: one per core).
+  /// Checks the call, then runs it to completion on `pool`.
+  Status launch(HostPool &pool, CallArguments argv) const;
+  /// The same on a pool of its own; 0 threads: one per core.
   Status launch(CallArguments argv, int threads = 0) const;
 
 private:
-  /// Runs program instances [begin, end); one call per thread at a time.
-  using Entry = void (*)(CallArguments args, int64_t begin, int64_t end,
-                         void *scratch);
   struct State {
     PackVariant variant;
     std::string origin;
     void *library = nullptr;
-    Entry entry = nullptr;
+    HostEntry entry = nullptr;
     explicit State(PackVariant variant) : variant(std::move(variant)) {}
     ~State();
     Status loadImage(std::string_view bytes);

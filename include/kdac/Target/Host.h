@@ -25,9 +25,13 @@ namespace kdac {
 /// the LLVM dialect alone.
 void buildHostLowering(mlir::OpPassManager &pm);
 
-/// f32 lanes of the vectors that suit `cpu`, the `vector-width` of tile-to-host:
-/// 16 with AVX-512, 8 with AVX2, else 4. `cpu` is one of hostCpuNames.
+/// f32 lanes of the vectors that suit `cpu`, the `vector-width` of
+/// tile-to-host: 16 with AVX-512, 8 with AVX2, else 4. `cpu` is one of
+/// hostCpuNames.
 llvm::Expected<int64_t> hostVectorWidth(llvm::StringRef cpu);
+
+/// hostVectorWidth("native"), which cannot fail.
+int64_t nativeVectorWidth();
 
 /// "native, x86-64-v3, x86-64-v4, aarch64": `native` is the CPU this runs on.
 std::string hostCpuNames();

@@ -1,0 +1,131 @@
+#include "HostKernel.h"
+
+#include "kdac/Passes.h"
+
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/Diagnostics.h"
+
+#include "gtest/gtest.h"
+
+#include <map>
+
+using namespace mlir;
+
+namespace kdac::reference {
+
+namespace {
+
+/// Collects diagnostics, so that a failed compilation says why.
+class Complaints {
+public:
+  explicit Complaints(MLIRContext &context)
+      : handler(&context, [this](Diagnostic &diagnostic) {
+          text += (text.empty() ? "" : "; ") + diagnostic.str();
+          return success();
+        }) {}
+
+  std::string text;
+
+private:
+  ScopedDiagnosticHandler handler;
+};
+
+void compile(HostVariant &host, const ScheduleOptions &options) {
+  DialectRegistry registry;
+  registerKdacDialects(registry);
+  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+  Complaints complaints(context);
+  OwningOpRef<ModuleOp> module = buildDplrModule(context, host.variant);
+  PassManager pm(&context);
+  buildPipeline(pm, host.variant.target, Stage::Tile, options);
+  TileToHostPassOptions lanes;
+  lanes.vectorWidth = llvm::cantFail(hostVectorWidth("native"));
+  pm.addPass(createTileToHostPass(lanes));
+  buildHostLowering(pm);
+  if (failed(pm.run(*module))) {
+    host.error = "pipeline: " + complaints.text;
+    return;
+  }
+  std::string entry = entryName(host.variant);
+  auto function = module->lookupSymbol<LLVM::LLVMFuncOp>(entry);
+  auto vTile =
+      function ? function->getAttrOfType<IntegerAttr>("kdac.v_tile") : nullptr;
+  if (!vTile) {
+    host.error = "no llvm.func " + entry + " with kdac.v_tile";
+    return;
+  }
+  host.vTile = vTile.getInt();
+  auto jit = HostJit::create(*module);
+  if (!jit) {
+    host.error = "JIT: " + llvm::toString(jit.takeError());
+    return;
+  }
+  auto kernel = (*jit)->lookup(entry);
+  if (!kernel) {
+    host.error = "JIT: " + llvm::toString(kernel.takeError());
+    return;
+  }
+  host.kernel = *kernel;
+  host.jit = std::move(*jit);
+}
+
+} // namespace
+
+std::optional<std::string> HostVariant::run(Case &c) const {
+  if (!error.empty())
+    return error;
+  if (!runOnHost(kernel.entry, c.argv(), c.programs(vTile),
+                 kernel.scratchBytes))
+    return "no memory for scratch";
+  return std::nullopt;
+}
+
+std::optional<std::string> HostVariant::runBackwards(Case &c) const {
+  if (!error.empty())
+    return error;
+  std::unique_ptr<std::byte[]> memory(new std::byte[kernel.scratchBytes + 64]);
+  auto address = reinterpret_cast<uintptr_t>(memory.get());
+  void *scratch = reinterpret_cast<void *>((address + 63) / 64 * 64);
+  for (int64_t i = c.programs(vTile); i-- > 0;)
+    kernel.entry(c.argv(), i, i + 1, scratch);
+  return std::nullopt;
+}
+
+Runner HostVariant::runner() const {
+  return [this](Case &c) { return run(c); };
+}
+
+const HostVariant &hostVariant(Variant variant,
+                               const ScheduleOptions &options) {
+  static std::map<std::string, HostVariant> compiled;
+  std::string key = variantName(variant) + " " + std::to_string(options.chunk) +
+                    " " + std::to_string(options.vTile);
+  auto [entry, isNew] = compiled.try_emplace(key);
+  if (isNew) {
+    entry->second.variant = std::move(variant);
+    compile(entry->second, options);
+  }
+  return entry->second;
+}
+
+Variant resolved(Variant variant) {
+  std::optional<std::string> error = resolve(variant);
+  EXPECT_FALSE(error) << *error;
+  return variant;
+}
+
+CheckResult expectCorrect(CaseSpec spec) {
+  std::optional<std::string> error = validate(spec);
+  EXPECT_FALSE(error) << *error;
+  Case c = makeCase(std::move(spec));
+  return expectCorrect(c);
+}
+
+CheckResult expectCorrect(Case &c) {
+  CheckResult result = check(c, hostVariant(c.spec().variant).runner());
+  EXPECT_TRUE(result.passed())
+      << describe(c.spec()) << ": " << toString(result);
+  return result;
+}
+
+} // namespace kdac::reference

@@ -1,0 +1,45 @@
+// Promises: variants compiled for this CPU through the whole pipeline, once per
+// process, and run on cases.
+// Does not: judge results.
+#ifndef KDAC_TEST_NUMERICS_HOSTKERNEL_H
+#define KDAC_TEST_NUMERICS_HOSTKERNEL_H
+
+#include "kdac/Pipeline/Pipeline.h"
+#include "kdac/Reference/Check.h"
+#include "kdac/Target/Host.h"
+
+#include <memory>
+#include <string>
+
+namespace kdac::reference {
+
+/// A compiled variant, or why it could not be compiled.
+struct HostVariant {
+  Variant variant; ///< resolved
+  std::string error;
+  std::unique_ptr<HostJit> jit;
+  HostKernel kernel;
+  int64_t vTile = 0;
+
+  /// Runs all program instances of the case, which must be of this variant.
+  std::optional<std::string> run(Case &c) const;
+  /// The same, one instance at a time and the last one first.
+  std::optional<std::string> runBackwards(Case &c) const;
+  Runner runner() const;
+};
+
+/// Compiles `variant` for the host, or returns the earlier result.
+const HostVariant &hostVariant(Variant variant,
+                               const ScheduleOptions &options = {});
+
+/// A resolved variant of the host; a test failure if it cannot exist.
+Variant resolved(Variant variant);
+
+/// Compiles, runs and judges; every complaint is a test failure that names the
+/// case. Returns the result for further expectations.
+CheckResult expectCorrect(CaseSpec spec);
+CheckResult expectCorrect(Case &c);
+
+} // namespace kdac::reference
+
+#endif // KDAC_TEST_NUMERICS_HOSTKERNEL_H

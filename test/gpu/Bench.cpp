@@ -1,0 +1,203 @@
+#include "Bench.h"
+#include "Timing.h"
+
+#include <algorithm>
+#include <cstdio>
+
+namespace kdac::gputest {
+
+namespace {
+
+using reference::Buffer;
+using reference::Comparison;
+
+/// Samples of a measurement, and microseconds that all of them should take.
+constexpr int minSamples = 11, maxSamples = 50;
+constexpr double sampleBudget = 2e5;
+/// Events on either side of a shorter sample would measure themselves, so it
+/// holds several launches.
+constexpr double minSampleMicroseconds = 200;
+constexpr size_t maxSets = 12;
+constexpr int warmUps = 3;
+
+Status judge(Comparison comparison, double bound, int64_t width) {
+  comparison.bound = bound * reference::smallSampleFactor(comparison.elements);
+  comparison.rowBound =
+      bound * reference::worstRowFactor * reference::smallSampleFactor(width);
+  if (comparison.passed())
+    return Status::success();
+  return Status(ErrorCode::Corrupt,
+                "sampled heads: " + reference::toString(comparison));
+}
+
+} // namespace
+
+BenchRunner::BenchRunner(const Session &session, const Device &device)
+    : session(session), device(device), patterns(session.seed) {}
+
+const reference::Results &BenchRunner::oracle(const Variant &variant,
+                                              const BenchShape &shape) {
+  std::string key = variantName(oracleVariant(variant)) + " " + shape.spelled();
+  auto found = known.find(key);
+  if (found != known.end())
+    return found->second;
+  known.clear(); // results of big shapes are big
+  return known
+      .emplace(key, reference::run(sampledOperands(variant, shape, patterns),
+                                   session.options.threads))
+      .first->second;
+}
+
+StatusOr<BenchRunner::Sets> BenchRunner::makeSets(const Variant &variant,
+                                                  const BenchShape &shape,
+                                                  cuda::Stream stream) {
+  Sets sets;
+  double wanted = 2.0 * static_cast<double>(device.info().l2Bytes), held = 0;
+  while (sets.empty() || (held < wanted && sets.size() < maxSets)) {
+    auto set = BenchCall::make(device, variant, shape, patterns, stream);
+    if (!set.ok())
+      return set.status();
+    held += (*set)->bytes();
+    sets.push_back(std::move(*set));
+  }
+  return sets;
+}
+
+Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
+                               const BenchCall &call, cuda::Stream stream,
+                               Entry &entry) {
+  const Variant &v = kernel.variant().variant;
+  if (Status s = kernel.launch(stream, call.arguments()); !s.ok())
+    return s;
+  {
+    Device::Scope scope(device);
+    if (Status s = device.driver().check(
+            device.driver().streamSynchronize(stream), "the kernel");
+        !s.ok())
+      return s;
+  }
+  std::vector<int64_t> heads = sampledHeads(shape);
+  int64_t stateSize = v.keyDim * v.valueDim;
+  StatusOr<Buffer> out =
+      sampledOutput(*call.find("out"), "out", v.dtype, shape.allTokens(),
+                    shape.valueHeads, v.valueDim, heads);
+  StatusOr<Buffer> state =
+      sampledOutput(*call.find("ht"), "ht", v.stateDtype, shape.sequences,
+                    shape.valueHeads, stateSize, heads);
+  if (!out.ok() || !state.ok())
+    return out.ok() ? state.status() : out.status();
+  session.beat();
+  const reference::Results &expected = oracle(v, shape);
+  session.beat();
+  Comparison outError = compare(*out, expected.out, shape.allTokens());
+  Comparison stateError = compare(*state, expected.finalState, shape.sequences);
+  entry.errorOut = outError.relative;
+  entry.errorState = stateError.relative;
+  reference::Tolerance tolerance = reference::toleranceOf(
+      v, reference::difficultyOf(v, *reference::findRecipe("random")));
+  Status status = judge(outError, tolerance.out, v.valueDim);
+  return status.ok() ? judge(stateError, tolerance.state, stateSize) : status;
+}
+
+StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
+                                   cuda::Stream stream) {
+  StatusOr<int64_t> grid = kernel.check(sets[0]->arguments());
+  if (!grid.ok())
+    return grid.status();
+  size_t next = 0;
+  int launches = 1;
+  auto enqueue = [&] {
+    Status status;
+    for (int i = 0; i < launches && status.ok(); ++i)
+      status = kernel.launchChecked(
+          stream, sets[next++ % sets.size()]->arguments(), *grid);
+    return status;
+  };
+  StatusOr<double> guess = medianMicroseconds(device, stream, warmUps, enqueue);
+  if (!guess.ok())
+    return guess;
+  double one = std::max(*guess, 1.0);
+  launches = std::max(1, static_cast<int>(minSampleMicroseconds / one));
+  int samples = std::clamp(static_cast<int>(sampleBudget / (one * launches)),
+                           minSamples, maxSamples);
+  StatusOr<double> us = medianMicroseconds(device, stream, samples, enqueue);
+  return us.ok() ? StatusOr<double>(*us / launches) : us;
+}
+
+StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
+                                     const BenchShape &shape) {
+  StatusOr<StreamHandle> stream = StreamHandle::create(device);
+  if (!stream.ok())
+    return stream.status();
+  StatusOr<Sets> sets =
+      makeSets(kernel.variant().variant, shape, stream->get());
+  if (!sets.ok())
+    return sets.status();
+  session.beat();
+  Entry entry;
+  Status correct =
+      checkHeads(kernel, shape, *sets->front(), stream->get(), entry);
+  if (correct.code() == ErrorCode::Device)
+    return correct;
+  // A wrong kernel is timed too: whoever repairs it wants to know.
+  StatusOr<double> us = time(kernel, *sets, stream->get());
+  if (!us.ok())
+    return us.status();
+  if (!correct.ok())
+    return Status(correct.code(), correct.message() + " (it took " +
+                                      std::to_string(*us) + " us)");
+  entry.sequences = shape.sequences;
+  entry.batch = shape.lengths.empty() ? shape.sequences : 1;
+  entry.tokens = shape.lengths.empty() ? shape.tokens : shape.allTokens();
+  entry.lengths = shape.lengths;
+  entry.heads = shape.heads;
+  entry.valueHeads = shape.valueHeads;
+  entry.inputs =
+      "random periodic seed=" + std::to_string(session.seed) +
+      " heads-checked=" + std::to_string(sampledHeads(shape).size()) +
+      " sets=" + std::to_string(sets->size());
+  entry.microseconds = *us;
+  entry.floorMicroseconds = sets->front()->bytes() / floorBytesPerMicrosecond;
+  return entry;
+}
+
+Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
+                         const std::vector<BenchShape> &shapes) {
+  std::string name = variant.name();
+  StatusOr<GpuKernel> kernel = GpuKernel::load(device, pack, variant);
+  if (!kernel.ok()) {
+    std::printf("FAIL %s\n", kernel.status().message().c_str());
+    return Outcome::Failed;
+  }
+  Outcome outcome = Outcome::Passed;
+  for (const BenchShape &shape : shapes) {
+    if (shape.form != variant.variant.form)
+      continue;
+    StatusOr<Entry> entry = measure(*kernel, shape);
+    if (!entry.ok()) {
+      std::printf("FAIL %s %s: %s\n", name.c_str(), shape.spelled().c_str(),
+                  entry.status().message().c_str());
+      if (entry.status().code() == ErrorCode::Device)
+        return Outcome::Lost;
+      outcome = Outcome::Failed;
+      continue;
+    }
+    entry->digest = codeDigest(pack, variant);
+    entry->compiledByDriver = kernel->origin().rfind("ptx", 0) == 0;
+    std::printf("time %s %s: %.1f us, floor %.1f us (%.0f %%), error %.2g "
+                "%.2g\n",
+                name.c_str(), shape.spelled().c_str(), entry->microseconds,
+                entry->floorMicroseconds,
+                100 * entry->floorMicroseconds / entry->microseconds,
+                entry->errorOut, *entry->errorState);
+    if (Status s = appendLines(session.options.ledger,
+                               {ledgerLine(session.machine, variant, *entry)});
+        !s.ok()) {
+      std::printf("FAIL %s: %s\n", name.c_str(), s.message().c_str());
+      outcome = Outcome::Failed;
+    }
+  }
+  return outcome;
+}
+
+} // namespace kdac::gputest

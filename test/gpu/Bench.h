@@ -1,0 +1,44 @@
+// Promises: times of one variant on benchmark shapes, with the error of sampled
+// heads at the same size. Does not: replace the correctness cases.
+#ifndef KDAC_TEST_GPU_BENCH_H
+#define KDAC_TEST_GPU_BENCH_H
+
+#include "BenchCall.h"
+#include "Runner.h"
+
+namespace kdac::gputest {
+
+class BenchRunner {
+public:
+  BenchRunner(const Session &session, const Device &device);
+
+  /// Times the variant on every shape of its form, prints a line each, and
+  /// writes the ledger lines of those within tolerance.
+  Outcome run(const PackReader &pack, const PackVariant &variant,
+              const std::vector<BenchShape> &shapes);
+
+private:
+  using Sets = std::vector<std::unique_ptr<BenchCall>>;
+
+  /// Enough sets of tensors that one launch finds nothing of the last in L2.
+  StatusOr<Sets> makeSets(const Variant &variant, const BenchShape &shape,
+                          cuda::Stream stream);
+  /// Runs the first set and fills in the entry's errors; fails if one is above
+  /// its bound.
+  Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
+                    const BenchCall &call, cuda::Stream stream, Entry &entry);
+  StatusOr<double> time(const GpuKernel &kernel, const Sets &sets,
+                        cuda::Stream stream);
+  StatusOr<Entry> measure(const GpuKernel &kernel, const BenchShape &shape);
+  const reference::Results &oracle(const Variant &variant,
+                                   const BenchShape &shape);
+
+  const Session &session;
+  Device device;
+  Patterns patterns;
+  std::map<std::string, reference::Results> known;
+};
+
+} // namespace kdac::gputest
+
+#endif // KDAC_TEST_GPU_BENCH_H

@@ -1,0 +1,221 @@
+#include "BenchCall.h"
+
+#include "kdac/Reference/Float.h"
+
+#include <cmath>
+#include <cstring>
+
+namespace kdac::gputest {
+
+namespace {
+
+using reference::Buffer;
+using reference::Layout;
+using reference::Rows;
+
+/// Pieces at least this big are copied alone, smaller ones with the whole
+/// tensor.
+constexpr int64_t minPieceBytes = 16384;
+
+/// The numbers of a call and the shape of each of its arguments.
+struct Sizes {
+  const Variant &v;
+  const BenchShape &shape;
+
+  int64_t elements(const Arg &arg) const {
+    int64_t hv = shape.valueHeads, state = hv * v.keyDim * v.valueDim;
+    if (arg.name == "h0" || arg.name == "ht")
+      return shape.sequences * state;
+    if (arg.name == "offsets")
+      return shape.lengths.empty() ? 0 : shape.sequences + 1;
+    int64_t width = rowElements(arg);
+    return arg.shape.rfind("[tokens", 0) == 0 ? shape.allTokens() * width
+                                              : width;
+  }
+  /// Elements of one token, or of a whole parameter.
+  int64_t rowElements(const Arg &arg) const {
+    bool isKeyHead = arg.shape.find("HV") == std::string::npos;
+    int64_t heads = isKeyHead ? shape.heads : shape.valueHeads;
+    if (arg.shape.find(", K]") != std::string::npos)
+      return heads * v.keyDim;
+    return arg.shape.find(", V]") != std::string::npos ? heads * v.valueDim
+                                                       : heads;
+  }
+  int64_t size(const std::string &name, const std::vector<Arg> &args) const {
+    if (name == "N")
+      return shape.sequences;
+    if (name == "T")
+      return shape.lengths.empty() ? shape.tokens : shape.allTokens();
+    if (name == "H")
+      return shape.heads;
+    if (name == "HV")
+      return shape.valueHeads;
+    for (const Arg &tensor : args)
+      if (name == tensor.name + "_stride")
+        return rowElements(tensor);
+    return 0;
+  }
+};
+
+std::vector<int64_t> boundsOf(const BenchShape &shape) {
+  std::vector<int64_t> bounds = {0};
+  for (int64_t n = 0; n < shape.sequences; ++n)
+    bounds.push_back(bounds.back() +
+                     (shape.lengths.empty() ? shape.tokens : shape.lengths[n]));
+  return bounds;
+}
+
+Status uploadOffsets(DeviceBuffer &buffer, DType dtype,
+                     const std::vector<int64_t> &bounds) {
+  std::vector<std::byte> bytes(buffer.bytes());
+  for (size_t i = 0; i < bounds.size(); ++i)
+    reference::store(bytes.data(), dtype, static_cast<int64_t>(i),
+                     static_cast<double>(bounds[i]));
+  return buffer.upload(bytes.data(), bytes.size());
+}
+
+/// Rows of a pattern tensor in which head i is head heads[i] of the original.
+Rows sampled(const Pattern &pattern, int64_t rowElements, int64_t width,
+             std::vector<int64_t> heads) {
+  return [&pattern, rowElements, width,
+          heads = std::move(heads)](int64_t token, int64_t head, double *row) {
+    int64_t first = token * rowElements + heads[head] * width;
+    for (int64_t i = 0; i < width; ++i)
+      row[i] = pattern.at(first + i);
+  };
+}
+
+} // namespace
+
+StatusOr<std::unique_ptr<BenchCall>> BenchCall::make(const Device &device,
+                                                     const Variant &variant,
+                                                     const BenchShape &shape,
+                                                     Patterns &patterns,
+                                                     cuda::Stream stream) {
+  auto call = std::make_unique<BenchCall>();
+  std::vector<Arg> args = kernelArgs(variant);
+  call->slots.resize(args.size());
+  for (size_t i = 0; i < args.size(); ++i)
+    if (Status s = call->add(device, variant, shape, args, i, patterns, stream);
+        !s.ok())
+      return s;
+  for (uint64_t &slot : call->slots)
+    call->argv.push_back(&slot);
+  return call;
+}
+
+const DeviceBuffer *BenchCall::find(const std::string &name) const {
+  auto found = tensors.find(name);
+  return found == tensors.end() ? nullptr : &found->second;
+}
+
+Status BenchCall::add(const Device &device, const Variant &variant,
+                      const BenchShape &shape, const std::vector<Arg> &args,
+                      size_t i, Patterns &patterns, cuda::Stream stream) {
+  Sizes sizes{variant, shape};
+  const Arg &arg = args[i];
+  if (arg.kind == ArgKind::Size) {
+    slots[i] = static_cast<uint64_t>(sizes.size(arg.name, args));
+    return Status::success();
+  }
+  if (arg.kind == ArgKind::Scale) {
+    float scale = 1 / std::sqrt(static_cast<float>(variant.keyDim));
+    std::memcpy(&slots[i], &scale, sizeof scale);
+    return Status::success();
+  }
+  int64_t elements = sizes.elements(arg);
+  if (elements == 0)
+    return Status::success(); // absent offsets: a null pointer
+  size_t size = static_cast<size_t>(elements * dtypeSize(arg.dtype));
+  StatusOr<DeviceBuffer> buffer = DeviceBuffer::allocate(device, size);
+  if (!buffer.ok())
+    return buffer.status().with(arg.name);
+  Status status =
+      arg.kind == ArgKind::Output ? buffer->fill(0xff, stream)
+      : arg.name == "offsets"
+          ? uploadOffsets(*buffer, arg.dtype, boundsOf(shape))
+          : patterns.of(variant, arg).fill(*buffer, elements, stream, device);
+  slots[i] = buffer->address();
+  total += static_cast<double>(size);
+  tensors.emplace(arg.name, std::move(*buffer));
+  return status;
+}
+
+std::vector<int64_t> sampledHeads(const BenchShape &shape) {
+  if (shape.valueHeads == 1)
+    return {0};
+  return {0, shape.valueHeads - 1};
+}
+
+reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
+                                    Patterns &patterns) {
+  Sizes sizes{v, shape};
+  std::vector<int64_t> valueHeads = sampledHeads(shape), keyHeads;
+  for (int64_t head : valueHeads)
+    keyHeads.push_back(head / (shape.valueHeads / shape.heads));
+  std::map<std::string, Rows> rows;
+  for (const Arg &arg : kernelArgs(v)) {
+    if (arg.kind != ArgKind::Input || arg.name == "offsets")
+      continue;
+    bool isKeyHead = arg.shape.find("HV") == std::string::npos;
+    int64_t heads = isKeyHead ? shape.heads : shape.valueHeads;
+    int64_t row = arg.name == "h0" ? heads * v.keyDim * v.valueDim
+                                   : sizes.rowElements(arg);
+    rows[arg.name] = sampled(patterns.of(v, arg), row, row / heads,
+                             isKeyHead ? keyHeads : valueHeads);
+  }
+  const Recurrence &family = v.row();
+  reference::Operands op;
+  op.heads = op.valueHeads = static_cast<int64_t>(valueHeads.size());
+  op.keyDim = v.keyDim;
+  op.valueDim = v.valueDim;
+  op.offsets = boundsOf(shape);
+  op.q = *v.l2norm ? reference::l2norm(rows["q"], v.keyDim) : rows["q"];
+  op.k = *v.l2norm ? reference::l2norm(rows["k"], v.keyDim) : rows["k"];
+  op.v = rows["v"];
+  op.perChannel = family.decay == Decay::Channel;
+  if (family.decay == Decay::HeadConstant)
+    rows["g"] = [constant = rows["g"]](int64_t, int64_t head, double *x) {
+      constant(0, head, x);
+    };
+  if (family.decay != Decay::None)
+    op.decay = reference::logDecay(
+        {*v.gate, rows["A_log"], rows["dt_bias"], v.lowerBound}, rows["g"],
+        op.perChannel ? v.keyDim : 1);
+  if (*v.beta != Beta::None)
+    op.beta = reference::writeStrength(*v.beta, rows["beta"]);
+  op.delta = family.erase == Erase::Delta;
+  op.a = rows["a"];
+  op.b = rows["b"];
+  op.initial = rows["h0"];
+  op.layout = v.stateLayout;
+  op.scale = 1 / std::sqrt(static_cast<float>(v.keyDim));
+  return op;
+}
+
+StatusOr<Buffer> sampledOutput(const DeviceBuffer &from,
+                               const std::string &name, DType dtype,
+                               int64_t rows, int64_t heads, int64_t width,
+                               const std::vector<int64_t> &samples) {
+  auto count = static_cast<int64_t>(samples.size());
+  Buffer result(name, ArgKind::Output, dtype,
+                Layout{rows, count, width, count * width});
+  auto size = static_cast<size_t>(width * dtypeSize(dtype));
+  bool inPieces = static_cast<int64_t>(size) >= minPieceBytes;
+  std::vector<std::byte> whole(inPieces ? 0 : from.bytes());
+  if (Status s = from.download(whole.data(), whole.size()); !s.ok())
+    return s;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t i = 0; i < count; ++i) {
+      std::byte *to = static_cast<std::byte *>(result.data()) +
+                      static_cast<size_t>(row * count + i) * size;
+      size_t at = static_cast<size_t>(row * heads + samples[i]) * size;
+      if (!inPieces)
+        std::memcpy(to, whole.data() + at, size);
+      else if (Status s = from.download(to, size, at); !s.ok())
+        return s;
+    }
+  return result;
+}
+
+} // namespace kdac::gputest

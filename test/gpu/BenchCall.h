@@ -1,0 +1,58 @@
+// Promises: a call of benchmark size in device memory, and the oracle's view of
+// some of its heads. Does not: launch or time.
+#ifndef KDAC_TEST_GPU_BENCHCALL_H
+#define KDAC_TEST_GPU_BENCHCALL_H
+
+#include "Pattern.h"
+#include "Plan.h"
+#include "kdac/Reference/Compare.h"
+#include "kdac/Reference/Reference.h"
+#include "kdac/Runtime/Call.h"
+
+namespace kdac::gputest {
+
+/// One set of device tensors, contiguous, and the argument array of a call on
+/// them. Outputs are poisoned (all bits set).
+class BenchCall {
+public:
+  static StatusOr<std::unique_ptr<BenchCall>>
+  make(const Device &device, const Variant &variant, const BenchShape &shape,
+       Patterns &patterns, cuda::Stream stream);
+
+  CallArguments arguments() const { return argv.data(); }
+  /// Bytes of all tensors: what any kernel must move.
+  double bytes() const { return total; }
+  /// The tensor called `name`, or null.
+  const DeviceBuffer *find(const std::string &name) const;
+
+private:
+  Status add(const Device &device, const Variant &variant,
+             const BenchShape &shape, const std::vector<Arg> &args, size_t i,
+             Patterns &patterns, cuda::Stream stream);
+
+  std::vector<uint64_t> slots;
+  std::vector<void *> argv;
+  std::map<std::string, DeviceBuffer> tensors;
+  double total = 0;
+};
+
+/// The first and the last value head: those that a wrong index misses first.
+std::vector<int64_t> sampledHeads(const BenchShape &shape);
+
+/// The oracle's operands for the sampled heads of a BenchCall with the same
+/// patterns, which must outlive them. Each sampled head has a key head of its
+/// own here, whatever the original grouping.
+reference::Operands sampledOperands(const Variant &variant,
+                                    const BenchShape &shape,
+                                    Patterns &patterns);
+
+/// A device tensor [rows, heads, width], reduced to the sampled heads.
+StatusOr<reference::Buffer> sampledOutput(const DeviceBuffer &from,
+                                          const std::string &name, DType dtype,
+                                          int64_t rows, int64_t heads,
+                                          int64_t width,
+                                          const std::vector<int64_t> &samples);
+
+} // namespace kdac::gputest
+
+#endif // KDAC_TEST_GPU_BENCHCALL_H

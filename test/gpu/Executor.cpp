@@ -1,0 +1,219 @@
+#include "Executor.h"
+#include "Timing.h"
+
+#include <chrono>
+#include <fstream>
+
+namespace kdac::gputest {
+
+namespace {
+
+using reference::Buffer;
+using reference::Case;
+
+constexpr size_t placeAlignment = 256;
+
+/// Where each buffer of a case lies in device memory, guards included. The data
+/// keeps the alignment it has on the host: 16 bytes and no more.
+struct Places {
+  std::vector<size_t> offsets;
+  size_t bytes = 0;
+
+  explicit Places(const Case &c) {
+    for (const Buffer &buffer : c.buffers()) {
+      offsets.push_back(bytes);
+      bytes += (static_cast<size_t>(buffer.wholeBytes()) + placeAlignment - 1) /
+               placeAlignment * placeAlignment;
+    }
+  }
+  std::vector<void *> addresses(cuda::Address base) const {
+    std::vector<void *> result;
+    for (size_t offset : offsets)
+      result.push_back(
+          reinterpret_cast<void *>(base + offset + Buffer::guardBytes));
+    return result;
+  }
+};
+
+class GpuTestKernel : public Kernel {
+public:
+  GpuTestKernel(GpuKernel kernel, Device device, Arena &arena,
+                cuda::Stream stream)
+      : kernel(std::move(kernel)), device(std::move(device)), arena(arena),
+        stream(stream) {}
+
+  std::string origin() const override { return kernel.origin(); }
+
+  Status run(Case &c) override {
+    Places places(c);
+    StatusOr<DeviceBuffer *> memory = arena.reserve(places.bytes);
+    if (!memory.ok())
+      return memory.status();
+    for (size_t i = 0; i < places.offsets.size(); ++i) {
+      const Buffer &b = c.buffers()[i];
+      if (Status s =
+              (*memory)->upload(b.whole(), static_cast<size_t>(b.wholeBytes()),
+                                places.offsets[i]);
+          !s.ok())
+        return s;
+    }
+    addresses = places.addresses((*memory)->address());
+    if (Status s = kernel.launch(stream, c.argv(&addresses)); !s.ok())
+      return s;
+    if (Status s = synchronize(); !s.ok())
+      return s;
+    for (size_t i = 0; i < places.offsets.size(); ++i) {
+      Buffer &b = c.buffers()[i];
+      if (Status s = (*memory)->download(b.whole(),
+                                         static_cast<size_t>(b.wholeBytes()),
+                                         places.offsets[i]);
+          !s.ok())
+        return s;
+    }
+    return Status::success();
+  }
+
+  StatusOr<double> time(Case &c, int launches) override {
+    void **argv = c.argv(&addresses);
+    StatusOr<int64_t> grid = kernel.check(argv);
+    if (!grid.ok())
+      return grid.status();
+    return medianMicroseconds(device, stream, launches, [&] {
+      return kernel.launchChecked(stream, argv, *grid);
+    });
+  }
+
+private:
+  Status synchronize() {
+    Device::Scope scope(device);
+    return device.driver().check(device.driver().streamSynchronize(stream),
+                                 "the kernel");
+  }
+
+  GpuKernel kernel;
+  Device device;
+  Arena &arena;
+  cuda::Stream stream;
+  std::vector<void *> addresses;
+};
+
+class GpuExecutor : public Executor {
+public:
+  GpuExecutor(Device device, StreamHandle stream)
+      : gpu(std::move(device)), stream(std::move(stream)), arena(gpu) {}
+
+  Machine machine() const override {
+    return {gpu.info().name, gpu.info().driver, "", ""};
+  }
+  bool supports(const PackReader &pack, const PackVariant &v) const override {
+    for (size_t index : v.launches[0].images) {
+      const Image &image = pack.manifest().images[index];
+      if (image.kind != ImageKind::HostSo &&
+          runsOn(gpu.info(), image.arch, image.kind == ImageKind::Ptx))
+        return true;
+    }
+    return false;
+  }
+  StatusOr<std::unique_ptr<Kernel>> load(const PackReader &pack,
+                                         const PackVariant &v) override {
+    StatusOr<GpuKernel> kernel = GpuKernel::load(gpu, pack, v);
+    if (!kernel.ok())
+      return kernel.status();
+    return std::unique_ptr<Kernel>(
+        new GpuTestKernel(std::move(*kernel), gpu, arena, stream.get()));
+  }
+  const Device *device() const override { return &gpu; }
+
+private:
+  Device gpu;
+  StreamHandle stream;
+  Arena arena;
+};
+
+class HostTestKernel : public Kernel {
+public:
+  HostTestKernel(HostKernel kernel, HostPool &pool)
+      : kernel(std::move(kernel)), pool(pool) {}
+
+  std::string origin() const override { return kernel.origin(); }
+  Status run(Case &c) override { return kernel.launch(pool, c.argv()); }
+  StatusOr<double> time(Case &c, int launches) override {
+    std::vector<double> times;
+    for (int i = 0; i < launches; ++i) {
+      auto start = std::chrono::steady_clock::now();
+      if (Status s = kernel.launch(pool, c.argv()); !s.ok())
+        return s;
+      times.push_back(std::chrono::duration<double, std::micro>(
+                          std::chrono::steady_clock::now() - start)
+                          .count());
+    }
+    return median(std::move(times));
+  }
+
+private:
+  HostKernel kernel;
+  HostPool &pool;
+};
+
+class HostExecutor : public Executor {
+public:
+  explicit HostExecutor(int threads) : pool(threads) {}
+
+  Machine machine() const override { return {processor(), "host", "", ""}; }
+  bool supports(const PackReader &pack, const PackVariant &v) const override {
+    for (size_t index : v.launches[0].images) {
+      const Image &image = pack.manifest().images[index];
+      if (image.kind == ImageKind::HostSo && runsOnHost(image.arch))
+        return true;
+    }
+    return false;
+  }
+  StatusOr<std::unique_ptr<Kernel>> load(const PackReader &pack,
+                                         const PackVariant &v) override {
+    StatusOr<HostKernel> kernel = HostKernel::load(pack, v);
+    if (!kernel.ok())
+      return kernel.status();
+    return std::unique_ptr<Kernel>(
+        new HostTestKernel(std::move(*kernel), pool));
+  }
+
+private:
+  static std::string processor() {
+    std::ifstream file("/proc/cpuinfo");
+    for (std::string line; std::getline(file, line);)
+      if (line.rfind("model name", 0) == 0)
+        return line.substr(line.find(':') + 2);
+    return "unknown processor";
+  }
+
+  HostPool pool;
+};
+
+} // namespace
+
+StatusOr<DeviceBuffer *> Arena::reserve(size_t bytes) {
+  if (!buffer || buffer->bytes() < bytes) {
+    buffer.reset();
+    StatusOr<DeviceBuffer> bigger = DeviceBuffer::allocate(device, bytes);
+    if (!bigger.ok())
+      return bigger.status();
+    buffer.emplace(std::move(*bigger));
+  }
+  return &*buffer;
+}
+
+StatusOr<std::unique_ptr<Executor>> makeExecutor(const Options &options) {
+  if (options.host)
+    return std::unique_ptr<Executor>(new HostExecutor(options.threads));
+  StatusOr<Device> device =
+      Device::open(options.device, options.driver.c_str());
+  if (!device.ok())
+    return device.status();
+  StatusOr<StreamHandle> stream = StreamHandle::create(*device);
+  if (!stream.ok())
+    return stream.status();
+  return std::unique_ptr<Executor>(
+      new GpuExecutor(std::move(*device), std::move(*stream)));
+}
+
+} // namespace kdac::gputest

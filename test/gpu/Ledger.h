@@ -1,0 +1,51 @@
+// Promises: ledger lines, one JSON object each, with the fields of issue 2 in
+// their order. Does not: decide what may be recorded, or merge files
+// (python/ledger.py).
+#ifndef KDAC_TEST_GPU_LEDGER_H
+#define KDAC_TEST_GPU_LEDGER_H
+
+#include "kdac/Pack/Manifest.h"
+
+#include <optional>
+
+namespace kdac::gputest {
+
+/// What is the same for a whole run.
+struct Machine {
+  std::string gpu;    ///< "NVIDIA H200"; the processor with --host
+  std::string driver; ///< "580.159.04"
+  std::string commit;
+  std::string date; ///< ISO 8601, UTC
+};
+
+/// One measured case.
+struct Entry {
+  int64_t batch = 1;  ///< dense: sequences; packed: 1
+  int64_t tokens = 0; ///< of a dense sequence, or of the packed buffer
+  int64_t sequences = 1;
+  std::vector<int64_t> lengths; ///< packed, else empty
+  int64_t heads = 1, valueHeads = 1;
+  std::string inputs; ///< recipe, seed and what was absent
+  double errorOut = 0;
+  std::optional<double> errorState;
+  double microseconds = 0;
+  double floorMicroseconds = 0;
+  std::string digest;            ///< of the PTX; of a host image itself
+  bool compiledByDriver = false; ///< the PTX ran, not the cubin
+};
+
+/// The line, with its newline.
+std::string ledgerLine(const Machine &machine, const PackVariant &variant,
+                       const Entry &entry);
+
+/// Appends lines to `path` in one write each.
+Status appendLines(const std::string &path,
+                   const std::vector<std::string> &lines);
+
+/// Device memory bandwidth that floors are counted with: an H200's measured
+/// copy, bytes read plus written (shared/reference/peers.md 2).
+constexpr double floorBytesPerMicrosecond = 4.27e6;
+
+} // namespace kdac::gputest
+
+#endif // KDAC_TEST_GPU_LEDGER_H

@@ -1,0 +1,94 @@
+#include "Pattern.h"
+
+#include "kdac/Reference/Float.h"
+#include "kdac/Reference/Parallel.h"
+#include "kdac/Reference/Recipe.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kdac::gputest {
+
+namespace {
+
+using reference::Recipe;
+using reference::Site;
+
+/// Draws element `site` of the argument called `name`.
+double draw(const Recipe &recipe, const Variant &v, const std::string &name,
+            const Site &site) {
+  reference::Purpose purpose;
+  purpose.gate = *v.gate;
+  purpose.dtype = v.dtype;
+  double perChannel = 1 / std::sqrt(static_cast<double>(v.keyDim));
+  if (name == "q" || name == "k")
+    return recipe.direction(site) * (*v.l2norm ? 1.0 : perChannel);
+  if (name == "a" || name == "b") // far from unstable for a few tokens
+    return 0.1 * recipe.direction(site) * perChannel;
+  if (name == "v")
+    return recipe.value(site, purpose);
+  if (name == "g")
+    return recipe.gate(site, purpose);
+  if (name == "A_log")
+    return recipe.aLog(site);
+  if (name == "dt_bias")
+    return recipe.dtBias(site);
+  if (name == "h0")
+    return recipe.state(site, purpose);
+  double logit = recipe.betaLogit(site); // beta
+  return *v.beta == Beta::Identity ? 1 / (1 + std::exp(-logit)) : logit;
+}
+
+} // namespace
+
+double Pattern::at(int64_t element) const {
+  return reference::load(bytes.data(), dtype, element % period);
+}
+
+Status Pattern::fill(DeviceBuffer &buffer, int64_t elements,
+                     cuda::Stream stream, const Device &device) const {
+  size_t total = static_cast<size_t>(elements * dtypeSize(dtype));
+  size_t done = std::min(total, bytes.size());
+  if (Status s = buffer.upload(bytes.data(), done); !s.ok())
+    return s;
+  // Doubling: what is there already is a whole number of periods.
+  Device::Scope scope(device);
+  while (done < total) {
+    size_t count = std::min(done, total - done);
+    if (Status s = device.driver().check(
+            device.driver().memcpyDtoDAsync(buffer.address() + done,
+                                            buffer.address(), count, stream),
+            "cuMemcpyDtoD");
+        !s.ok())
+      return s;
+    done += count;
+  }
+  return Status::success();
+}
+
+const Pattern &Patterns::of(const Variant &v, const Arg &arg) {
+  bool isKey = arg.name == "q" || arg.name == "k";
+  std::string key = arg.name + "." + std::string(spell(arg.dtype)) + "." +
+                    std::string(spell(*v.gate)) + "." +
+                    std::string(spell(*v.beta)) + (*v.l2norm ? ".n" : ".r") +
+                    (isKey ? std::to_string(v.keyDim) : "");
+  std::unique_ptr<Pattern> &slot = known[key];
+  if (slot)
+    return *slot;
+  slot = std::make_unique<Pattern>();
+  slot->dtype = arg.dtype;
+  slot->bytes.resize(
+      static_cast<size_t>(Pattern::period * dtypeSize(arg.dtype)));
+  const Recipe &recipe = *reference::findRecipe("random");
+  uint64_t stream = std::hash<std::string>{}(key);
+  constexpr int64_t block = 1 << 16;
+  reference::parallelFor((Pattern::period + block - 1) / block, [&](int64_t b) {
+    int64_t end = std::min(Pattern::period, (b + 1) * block);
+    for (int64_t i = b * block; i < end; ++i)
+      reference::store(slot->bytes.data(), arg.dtype, i,
+                       draw(recipe, v, arg.name, {seed, stream, i, 0, 0}));
+  });
+  return *slot;
+}
+
+} // namespace kdac::gputest

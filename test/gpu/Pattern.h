@@ -1,0 +1,45 @@
+// Promises: tensors of any size from one period of random numbers, so that
+// gigabytes of inputs cost milliseconds. Does not: suit correctness cases,
+// which draw every element (kdac/Reference/Case.h).
+#ifndef KDAC_TEST_GPU_PATTERN_H
+#define KDAC_TEST_GPU_PATTERN_H
+
+#include "kdac/Runtime/Device.h"
+#include "kdac/Variant/Variant.h"
+
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace kdac::gputest {
+
+/// One period of an argument's values, as stored: element i of the tensor is
+/// element i mod `period`. The period is a prime, so that no two heads or
+/// tokens are alike.
+struct Pattern {
+  static constexpr int64_t period = 4194301;
+  DType dtype = DType::F32;
+  std::vector<std::byte> bytes;
+
+  double at(int64_t element) const;
+  /// Fills a device tensor of `elements` on the stream.
+  Status fill(DeviceBuffer &buffer, int64_t elements, cuda::Stream stream,
+              const Device &device) const;
+};
+
+/// Patterns by what they are drawn for.
+class Patterns {
+public:
+  explicit Patterns(uint64_t seed) : seed(seed) {}
+  /// Values of the argument `arg` of `variant`, with the distributions of the
+  /// recipe "random".
+  const Pattern &of(const Variant &variant, const Arg &arg);
+
+private:
+  uint64_t seed;
+  std::map<std::string, std::unique_ptr<Pattern>> known;
+};
+
+} // namespace kdac::gputest
+
+#endif // KDAC_TEST_GPU_PATTERN_H

@@ -1,0 +1,167 @@
+#include "Plan.h"
+
+#include <cstdlib>
+
+namespace kdac::gputest {
+
+namespace {
+
+using reference::CaseSpec;
+
+/// A variant this small affords one case with more sequence-heads than a grid's
+/// y dimension holds.
+constexpr int64_t smallState = 64 * 64;
+
+CaseSpec dense(int64_t sequences, int64_t tokens, int64_t heads,
+               int64_t valueHeads, const char *recipe = "random") {
+  CaseSpec spec;
+  spec.sequences = sequences;
+  spec.tokens = tokens;
+  spec.heads = heads;
+  spec.valueHeads = valueHeads;
+  spec.recipe = recipe;
+  return spec;
+}
+
+CaseSpec packed(std::vector<int64_t> lengths, int64_t heads, int64_t valueHeads,
+                const char *recipe = "random") {
+  CaseSpec spec = dense(1, 0, heads, valueHeads, recipe);
+  spec.lengths = std::move(lengths);
+  return spec;
+}
+
+CaseSpec bare(CaseSpec spec) {
+  spec.hasInitial = spec.hasALog = spec.hasDtBias = false;
+  return spec;
+}
+
+CaseSpec spaced(CaseSpec spec) {
+  spec.trailing = 3;
+  spec.tokenGap = 16;
+  return spec;
+}
+
+CaseSpec stateless(CaseSpec spec) {
+  spec.hasInitial = spec.hasFinal = false;
+  return spec;
+}
+
+std::vector<CaseSpec> chunkCases() {
+  return {
+      dense(2, 197, 2, 2),
+      spaced(packed({0, 1, 37, 0, 64, 130, 15, 0}, 1, 2)),
+      dense(1, 100, 2, 2, "correlated"),
+      bare(dense(1, 129, 1, 3, "gate_extreme")),
+      packed({70, 0, 17}, 1, 2, "saturated_A"),
+      stateless(dense(1, 65, 1, 1, "large_v")),
+      dense(1, 64, 1, 1, "tiny_qk"),
+      dense(2, 0, 1, 2),
+  };
+}
+
+std::vector<CaseSpec> stepCases() {
+  return {
+      dense(5, 1, 2, 4),
+      spaced(packed({0, 1, 3, 0, 1, 0}, 1, 2)),
+      dense(1, 40, 2, 2, "correlated"),
+      bare(dense(2, 7, 1, 3, "gate_extreme")),
+      packed({3, 0, 1}, 1, 2, "saturated_A"),
+      stateless(dense(2, 3, 1, 1, "large_v")),
+      dense(1, 8, 1, 1, "tiny_qk"),
+      dense(2, 0, 1, 2),
+  };
+}
+
+bool parseCount(const std::string &text, int64_t &value) {
+  char *end = nullptr;
+  errno = 0;
+  value = std::strtoll(text.c_str(), &end, 10);
+  return !text.empty() && *end == '\0' && errno == 0 && value >= 0 &&
+         value <= (int64_t(1) << 40);
+}
+
+std::vector<std::string> split(const std::string &text, char separator) {
+  std::vector<std::string> parts(1);
+  for (char c : text)
+    if (c == separator)
+      parts.emplace_back();
+    else
+      parts.back() += c;
+  return parts;
+}
+
+bool parseTokens(const std::string &text, BenchShape &shape) {
+  std::vector<std::string> parts = split(text, '+');
+  if (parts.size() == 1)
+    return parseCount(text, shape.tokens);
+  shape.lengths.resize(parts.size());
+  for (size_t i = 0; i < parts.size(); ++i)
+    if (!parseCount(parts[i], shape.lengths[i]))
+      return false;
+  shape.sequences = static_cast<int64_t>(parts.size());
+  return true;
+}
+
+bool parseShape(const std::string &text, BenchShape &shape) {
+  std::vector<std::string> parts = split(text, ':');
+  if (parts.size() != 4 && parts.size() != 5)
+    return false;
+  std::optional<Form> form = parseForm(parts[0]);
+  if (!form || !parseCount(parts[1], shape.sequences) ||
+      !parseTokens(parts[2], shape) || !parseCount(parts[3], shape.heads))
+    return false;
+  shape.form = *form;
+  shape.valueHeads = shape.heads;
+  if (parts.size() == 5 && !parseCount(parts[4], shape.valueHeads))
+    return false;
+  return shape.sequences > 0 && shape.heads > 0 &&
+         shape.valueHeads % shape.heads == 0;
+}
+
+} // namespace
+
+std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed) {
+  std::vector<CaseSpec> specs =
+      variant.form == Form::Chunk ? chunkCases() : stepCases();
+  if (variant.keyDim * variant.valueDim <= smallState)
+    specs.push_back(stateless(dense(65537, 1, 1, 1)));
+  for (size_t i = 0; i < specs.size(); ++i) {
+    specs[i].variant = variant;
+    specs[i].seed = seed + i;
+  }
+  return specs;
+}
+
+int64_t BenchShape::allTokens() const {
+  int64_t sum = lengths.empty() ? sequences * tokens : 0;
+  for (int64_t length : lengths)
+    sum += length;
+  return sum;
+}
+
+std::string BenchShape::spelled() const {
+  std::string list = lengths.empty() ? std::to_string(tokens) : "";
+  for (int64_t length : lengths)
+    list += (list.empty() ? "" : "+") + std::to_string(length);
+  return std::string(spell(form)) + ":" + std::to_string(sequences) + ":" +
+         list + ":" + std::to_string(heads) +
+         (valueHeads == heads ? "" : ":" + std::to_string(valueHeads));
+}
+
+StatusOr<std::vector<BenchShape>> parseShapes(const std::string &text) {
+  std::vector<BenchShape> shapes;
+  if (text.empty())
+    return shapes;
+  for (const std::string &part : split(text, ',')) {
+    BenchShape shape;
+    if (!parseShape(part, shape))
+      return Status(ErrorCode::InvalidArgument,
+                    "shape '" + part +
+                        "' is not FORM:N:T:H[:HV], such as chunk:1:8192:96, "
+                        "step:64:1:96 or chunk:1:1300+547+0:12:24");
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+} // namespace kdac::gputest

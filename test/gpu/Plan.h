@@ -1,0 +1,34 @@
+// Promises: which cases a variant must pass, and which shapes it is timed on.
+// Does not: run anything.
+#ifndef KDAC_TEST_GPU_PLAN_H
+#define KDAC_TEST_GPU_PLAN_H
+
+#include "kdac/Reference/Case.h"
+#include "kdac/Runtime/Status.h"
+
+namespace kdac::gputest {
+
+/// The correctness cases of a variant: tails around chunk borders, packed
+/// sequences with empty ones anywhere, grouped value heads, strided tokens,
+/// absent optional arguments, no tokens at all, and hard values.
+std::vector<reference::CaseSpec> casesOf(const Variant &variant, uint64_t seed);
+
+/// One benchmark shape: FORM:N:T:H[:HV], T a number or packed lengths a+b+c.
+struct BenchShape {
+  Form form = Form::Chunk;
+  int64_t sequences = 1;
+  int64_t tokens = 0;           ///< dense: of each sequence
+  std::vector<int64_t> lengths; ///< packed, or empty
+  int64_t heads = 1;
+  int64_t valueHeads = 1;
+
+  int64_t allTokens() const;
+  std::string spelled() const; ///< as parsed
+};
+
+/// Shapes separated by commas.
+StatusOr<std::vector<BenchShape>> parseShapes(const std::string &text);
+
+} // namespace kdac::gputest
+
+#endif // KDAC_TEST_GPU_PLAN_H

@@ -1,0 +1,169 @@
+"""Tests of python/ledger.py and python/bench_fla.py; no GPU, no torch."""
+
+import contextlib
+import io
+import json
+import os
+import struct
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..",
+                                "python"))
+import bench_fla  # noqa: E402
+import ledger  # noqa: E402
+
+
+def line(variant="kda.a.sm_90a", digest="d1", seed=1, us=10.0, inputs="random",
+         **case):
+    sizes = {"recurrence": "kda", "form": "chunk", "B": 1, "T": 64, "N": 1,
+             "lengths": None, "H": 2, "HV": 2, "K": 128, "V": 128,
+             "gate": "bounded", "dtype": "bf16", "state_dtype": "f32",
+             "precision": "default", "schedule": "s",
+             "inputs": f"{inputs} seed={seed} warm"}
+    sizes.update(case)
+    return {"variant": variant, "case": sizes, "gpu": "NVIDIA H200",
+            "driver": "580", "llvm": "22", "ptxas": "13.0",
+            "ptx_sha256": digest, "commit": "c", "date": "2026",
+            "err": {"out": 1e-3, "state": None}, "us": us, "floor_us": 5.0}
+
+
+class LedgerTest(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.ledger = self.path("ledger.jsonl")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def path(self, name):
+        return os.path.join(self.folder.name, name)
+
+    def write(self, name, lines):
+        with open(self.path(name), "w", encoding="utf-8") as file:
+            file.writelines(json.dumps(x) + "\n" for x in lines)
+        return self.path(name)
+
+    def run_tool(self, *arguments):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text), \
+                contextlib.redirect_stderr(text):
+            code = ledger.main(["--ledger", self.ledger, *arguments])
+        return code, text.getvalue()
+
+    def entries(self):
+        return ledger.read_lines(self.ledger)
+
+    def pack(self, variants):
+        manifest = json.dumps({"images": [], "variants": [
+            {"name": name, "variant": {"target": name.rsplit(".", 1)[1]},
+             "launches": [{"ptx_sha256": digest}]}
+            for name, digest in variants]}).encode()
+        header = ledger.PACK_MAGIC + struct.pack("<IIQ", 1, 128, len(manifest))
+        with open(self.path("a.kdac"), "wb") as file:
+            file.write(header.ljust(128, b"\0") + manifest)
+        return self.path("a.kdac")
+
+    def test_merge_replaces_the_same_case_whatever_the_seed(self):
+        self.run_tool("merge", self.write("a", [line(seed=1, us=10)]))
+        code, _ = self.run_tool("merge", self.write("b", [line(seed=2, us=9)]))
+        self.assertEqual(code, 0)
+        self.assertEqual([x["us"] for x in self.entries()], [9])
+
+    def test_merge_keeps_what_differs(self):
+        lines = [line(), line(digest="d2"), line(T=65), line(variant="z.sm_80"),
+                 line(inputs="correlated"), dict(line(), driver="581"),
+                 dict(line(), ptxas="12.8"), dict(line(), gpu="NVIDIA H100")]
+        self.run_tool("merge", self.write("a", lines))
+        self.assertEqual(len(self.entries()), len(lines))
+
+    def test_merge_does_not_depend_on_order(self):
+        lines = [line(T=t) for t in (3, 1, 2)]
+        self.run_tool("merge", self.write("a", lines))
+        with open(self.ledger, encoding="utf-8") as file:
+            first = file.read()
+        os.remove(self.ledger)
+        self.run_tool("merge", self.write("a", lines[::-1]))
+        with open(self.ledger, encoding="utf-8") as file:
+            self.assertEqual(file.read(), first)
+
+    def test_peers_join_timed_lines_of_the_same_work(self):
+        case = bench_fla.make_case(bench_fla.parse_shape("chunk:1:8192:96"),
+                                   "bounded", 128)
+        timed = line(inputs="random periodic", T=8192, H=96, HV=96)
+        other = line(inputs="random periodic", T=8192, H=96, HV=96,
+                     gate="softplus")
+        untimed = line(T=8192, H=96, HV=96)
+        peer = {"case": case, "gpu": "NVIDIA H200",
+                "peer": {"name": "fla", "us": 2600}}
+        code, _ = self.run_tool(
+            "merge", self.write("a", [timed, other, untimed]), "--peers",
+            self.write("p", [peer, dict(peer, gpu="NVIDIA H100")]))
+        self.assertEqual(code, 0)
+        with_peer = [x for x in self.entries() if "peer" in x]
+        self.assertEqual(len(with_peer), 1)
+        self.assertEqual(with_peer[0]["case"], timed["case"])
+        self.assertEqual(with_peer[0]["peer"], {"name": "fla", "us": 2600})
+
+    def test_missing_names_what_was_not_run_as_it_is(self):
+        self.run_tool("merge", self.write("a", [line("kda.a.sm_90a", "d1"),
+                                                line("kda.b.sm_90a", "old")]))
+        pack = self.pack([("kda.a.sm_90a", "d1"), ("kda.b.sm_90a", "d2"),
+                          ("kda.c.sm_90a", "d3"), ("kda.a.host", "x")])
+        code, text = self.run_tool("missing", pack)
+        self.assertEqual(code, 1)
+        self.assertEqual(text.splitlines(),
+                         ["kda.b.sm_90a: other PTX was run",
+                          "kda.c.sm_90a: never run",
+                          "1 of 3 variants have been run"])
+        self.assertEqual(self.run_tool("missing", self.pack(
+            [("kda.a.sm_90a", "d1")]))[0], 0)
+        self.assertEqual(self.run_tool("missing", "--gpu", "H100", self.pack(
+            [("kda.a.sm_90a", "d1")]))[0], 1)
+
+    def test_bad_files_are_refused_with_their_place(self):
+        bad = line()
+        del bad["us"]
+        for name, lines, sentence in (
+                ("a", [line(), bad], "a:2: a ledger line has no field 'us'"),
+                ("b", [dict(line(), case=3)], "b:1: expected its case"),
+                ("c", [3], "c:1: expected an object")):
+            code, text = self.run_tool("merge", self.write(name, lines))
+            self.assertEqual(code, 2)
+            self.assertIn(sentence, text)
+        self.assertFalse(os.path.exists(self.ledger))
+        with open(self.path("x.kdac"), "wb") as file:
+            file.write(b"ELF" * 100)
+        self.run_tool("merge", self.write("a", [line()]))
+        code, text = self.run_tool("missing", self.path("x.kdac"))
+        self.assertEqual((code, "is not a kdac pack" in text), (2, True))
+
+    def test_show_is_a_table(self):
+        self.run_tool("merge", self.write("a", [line(lengths=[3, 0, 4])]))
+        code, text = self.run_tool("show")
+        self.assertEqual(code, 0)
+        self.assertIn("chunk:1:3+0+4:2", text.splitlines()[1])
+        self.assertIn("50", text.splitlines()[1])
+
+
+class BenchFlaTest(unittest.TestCase):
+    def test_shapes(self):
+        packed = bench_fla.parse_shape("chunk:1:5+0+7:4:8")
+        self.assertEqual(packed, {"form": "chunk", "B": 1, "T": 12, "N": 3,
+                                  "lengths": [5, 0, 7], "H": 4, "HV": 8})
+        self.assertEqual(bench_fla.parse_shape("step:64:1:96")["B"], 64)
+        for text in ("chunk:1:2", "scan:1:2:3", "chunk:0:2:3", "chunk:1:a:3"):
+            with self.assertRaises(SystemExit):
+                bench_fla.parse_shape(text)
+
+    def test_dry_run_needs_no_torch(self):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            code = bench_fla.main(["--dry-run", "--gates", "bounded,softplus"])
+        self.assertEqual(code, 0)
+        self.assertEqual(len(text.getvalue().splitlines()), 4)
+
+
+if __name__ == "__main__":
+    unittest.main()
