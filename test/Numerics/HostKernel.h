@@ -18,7 +18,7 @@ struct HostVariant {
   Variant variant; ///< resolved
   std::string error;
   std::unique_ptr<HostJit> jit;
-  HostKernel kernel;
+  JitKernel kernel;
   int64_t vTile = 0;
 
   /// Runs all program instances of the case, which must be of this variant.
