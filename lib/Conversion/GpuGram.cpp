@@ -57,14 +57,9 @@ private:
 void GramLowering::zeroResults() {
   Layout layout = at.linear({rows, rows}, 4);
   for (Value result : op.getResults())
-    for (auto [i, group] : llvm::enumerate(layout.groups)) {
-      OpBuilder::InsertionGuard guard(b);
-      if (!layout.guards.empty()) {
-        auto branch = scf::IfOp::create(b, layout.guards[i], false);
-        b.setInsertionPointToStart(branch.thenBlock());
-      }
+    at.forGroups(layout, [&](const Group &group) {
       at.storeShared(result, group, Values(4, b.f32(0)));
-    }
+    });
 }
 
 //===-- Scaled factors -----------------------------------------------------===//
@@ -101,12 +96,7 @@ static Group atRow(Group group, Value row) {
 /// one in the first half before it (a right side), with one anchor between.
 void GramLowering::halvingFactors(int64_t half) {
   Layout layout = at.linear({rows / 2, width}, 16 / bytesOf(op.getOperand()));
-  for (auto [i, group] : llvm::enumerate(layout.groups)) {
-    OpBuilder::InsertionGuard guard(b);
-    if (!layout.guards.empty()) {
-      auto branch = scf::IfOp::create(b, layout.guards[i], false);
-      b.setInsertionPointToStart(branch.thenBlock());
-    }
+  at.forGroups(layout, [&](const Group &group) {
     Value line = b.at(group.row);
     Value blockStart = b.mul(b.div(line, half), 2 * half);
     Value first = b.add(blockStart, b.rem(line, half));
@@ -116,18 +106,12 @@ void GramLowering::halvingFactors(int64_t half) {
     for (unsigned side = 0; side < sides; ++side)
       storeScaled(side, op.getLhs()[side], later, left);
     storeScaled(sides, op.getRhs(), earlier, decayBetween(anchor, earlier));
-    at.memo.clear();
-  }
+  });
 }
 
 void GramLowering::leafFactors() {
   Layout layout = at.linear({rows, width}, 16 / bytesOf(op.getOperand()));
-  for (auto [i, group] : llvm::enumerate(layout.groups)) {
-    OpBuilder::InsertionGuard guard(b);
-    if (!layout.guards.empty()) {
-      auto branch = scf::IfOp::create(b, layout.guards[i], false);
-      b.setInsertionPointToStart(branch.thenBlock());
-    }
+  at.forGroups(layout, [&](const Group &group) {
     Values left, right;
     if (leaf > 1) { // a leaf of one row has no decay inside
       Value row = b.at(group.row);
@@ -138,8 +122,7 @@ void GramLowering::leafFactors() {
     for (unsigned side = 0; side < sides; ++side)
       storeScaled(side, op.getLhs()[side], group, left);
     storeScaled(sides, op.getRhs(), group, right);
-    at.memo.clear();
-  }
+  });
 }
 
 //===-- Products -----------------------------------------------------------===//

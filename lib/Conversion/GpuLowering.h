@@ -31,6 +31,8 @@ struct Layout {
   int64_t slots = 0; ///< registers of one thread
   /// One condition per group when threads do not divide evenly, else empty.
   llvm::SmallVector<mlir::Value> guards;
+  /// When not 0, group i is group 0 moved down by i * rowStep rows.
+  int64_t rowStep = 0;
 
   // State layouts only: how sums over rows end.
   llvm::SmallVector<int64_t> rowLanes; ///< lane bits that tell rows apart
@@ -44,7 +46,8 @@ public:
   using Value = mlir::Value;
   using Values = GpuEmitter::Values;
 
-  explicit GpuLowering(mlir::func::FuncOp kernel);
+  /// `minBlocks`: see the pass option.
+  GpuLowering(mlir::func::FuncOp kernel, int64_t minBlocks);
   mlir::LogicalResult run();
 
 private:
@@ -89,6 +92,10 @@ private:
   const Layout &distributed(llvm::ArrayRef<int64_t> shape);
   /// All threads in turn, `width` elements of a row at a time.
   Layout linear(llvm::ArrayRef<int64_t> shape, int64_t width);
+  /// Emits `body` for every group: in a rolled loop where groups are regular, a
+  /// few at a time, which keeps code and registers small.
+  void forGroups(const Layout &layout,
+                 llvm::function_ref<void(const Group &)> body);
   Layout fragments(int64_t rows, int64_t cols);
   Layout stateLanes(int64_t rows, int64_t cols);
 
@@ -151,6 +158,7 @@ private:
   tile::ScheduleAttr schedule;
   mlir::OpBuilder builder;
   GpuEmitter b;
+  int64_t minBlocks;
   mlir::LLVM::LLVMFuncOp function;
   mlir::IRMapping scalars;                  ///< tile kernel's scalars to ours
   llvm::DenseMap<Value, Values> registers;  ///< distributed values

@@ -13,10 +13,10 @@ namespace kdac {
 
 static bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
 
-GpuLowering::GpuLowering(func::FuncOp kernel)
+GpuLowering::GpuLowering(func::FuncOp kernel, int64_t minBlocks)
     : kernel(kernel), schedule(kernel->getAttrOfType<tile::ScheduleAttr>(
                           tile::kScheduleAttr)),
-      builder(kernel), b(kernel.getLoc(), builder) {
+      builder(kernel), b(kernel.getLoc(), builder), minBlocks(minBlocks) {
   warps = schedule.getWarps();
   threads = 32 * warps;
   // The state is the one tile read outside the loop.
@@ -112,8 +112,8 @@ void GpuLowering::createKernel() {
   function->setAttr("nvvm.kernel", b.getUnitAttr());
   function->setAttr("nvvm.reqntid",
                     b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
-  // Without it ptxas spills to fit more blocks on an SM than the kernel wants.
-  function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
+  if (minBlocks)
+    function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
   for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads"})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
@@ -244,16 +244,9 @@ void GpuLowering::computeToShared(
     Value result, const Layout &layout,
     llvm::function_ref<Values(const Group &)> compute) {
   forget();
-  for (auto [i, group] : llvm::enumerate(layout.groups)) {
-    OpBuilder::InsertionGuard guard(b);
-    if (!layout.guards.empty()) {
-      auto branch = scf::IfOp::create(b, layout.guards[i], false);
-      b.setInsertionPointToStart(branch.thenBlock());
-      memo.clear();
-    }
+  forGroups(layout, [&](const Group &group) {
     storeShared(result, group, compute(group));
-    memo.clear();
-  }
+  });
 }
 
 /// Multiples of strides must not be kept in registers around the loop either.
@@ -392,13 +385,14 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
 namespace {
 
 struct TileToNVVM : impl::TileToNVVMPassBase<TileToNVVM> {
+  using TileToNVVMPassBase::TileToNVVMPassBase;
   void runOnOperation() override {
     SmallVector<func::FuncOp> kernels;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (kernel->hasAttr(tile::kKernelAttr))
         kernels.push_back(kernel);
     for (func::FuncOp kernel : kernels) {
-      if (failed(GpuLowering(kernel).run()))
+      if (failed(GpuLowering(kernel, minBlocks).run()))
         return signalPassFailure();
       kernel.erase();
     }

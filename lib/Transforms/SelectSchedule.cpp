@@ -86,7 +86,7 @@ Choice chooseGpuChunk(const Problem &problem, const Target &target,
       vTile = std::min(vTile, fullValue);
       bool fits = sharedEstimate(problem, chunk, vTile, operandBytes) <=
                   target.sharedBytesPerBlock;
-      if (fits && keyTile * vTile <= 64 * 32 * 8)
+      if (fits && keyTile * vTile <= 32 * 32 * 8)
         return {chunk, vTile, chooseWarps(keyTile, vTile)};
     }
   return {16, 16, chooseWarps(keyTile, 16)};
