@@ -150,6 +150,12 @@ LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
 struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
   using DplrSelectSchedulePassBase::DplrSelectSchedulePassBase;
 
+  StringRef chooseRoles(bool canSplit) {
+    if (!roles.empty())
+      return roles;
+    return "fused";
+  }
+
   FailureOr<tile::ScheduleAttr> select(func::FuncOp function,
                                        const Target &row) {
     FailureOr<Problem> problem = Problem::match(function);
@@ -187,14 +193,16 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     StringRef formName = isChunk ? "chunk" : "step";
     int64_t leaf = isChunk ? chooseLeaf(*problem, choice.chunk) : 1;
     Type gram = chooseGram(*problem, leaf, operand);
+    StringRef role = chooseRoles(isChunk && !host);
     if (failed(tile::ScheduleAttr::verify([&] { return function.emitOpError(); },
                                           row.name, formName, choice.chunk,
                                           leaf, choice.vTile, choice.warps,
-                                          choice.stages, operand, gram)))
+                                          choice.stages, operand, gram, role)))
       return failure();
     return tile::ScheduleAttr::get(&getContext(), row.name, formName,
                                    choice.chunk, leaf, choice.vTile,
-                                   choice.warps, choice.stages, operand, gram);
+                                   choice.warps, choice.stages, operand, gram,
+                                   role);
   }
 
   void runOnOperation() override {
