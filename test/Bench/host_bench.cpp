@@ -28,8 +28,11 @@ static cl::opt<int64_t> keyDim("K", cl::init(128));
 static cl::opt<int64_t> valueDim("V", cl::init(128));
 static cl::opt<int64_t> chunk("chunk", cl::init(0));
 static cl::opt<int64_t> vTile("v-tile", cl::init(0));
+static cl::opt<int64_t> width("vector-width", cl::init(0));
 static cl::opt<int> threads("cores", cl::init(0));
 static cl::opt<int> repeats("repeats", cl::init(7));
+static cl::opt<bool> blas("blas", cl::init(true),
+                          cl::desc("time OpenBLAS sgemm as well"));
 static cl::opt<bool> verify("check", cl::desc("compare with the f64 oracle"));
 static cl::opt<bool> dump("dump",
                           cl::desc("print the module in the LLVM dialect"));
@@ -106,6 +109,7 @@ static std::optional<Compiled> compile(const Variant &variant) {
   mlir::PassManager pm(&context);
   ScheduleOptions schedule;
   schedule.chunk = chunk, schedule.vTile = vTile;
+  schedule.vectorWidth = width;
   buildPipeline(pm, "host", Stage::Llvm, schedule);
   if (mlir::failed(pm.run(*module)))
     return std::nullopt;
@@ -183,9 +187,11 @@ int main(int argc, char **argv) {
   llvm::outs() << llvm::format("%.3f ms, %.1f GFLOP/s per core on %d threads",
                                seconds * 1e3, perCore, pool.threads());
 #ifdef KDAC_HAVE_OPENBLAS
-  double yardstick = openblasGflops();
-  llvm::outs() << llvm::format(", OpenBLAS sgemm %.1f, ratio %.2f", yardstick,
-                               perCore / yardstick);
+  if (blas) {
+    double yardstick = openblasGflops();
+    llvm::outs() << llvm::format(", OpenBLAS sgemm %.1f, ratio %.2f", yardstick,
+                                 perCore / yardstick);
+  }
 #endif
   llvm::outs() << "\n";
   return 0;
