@@ -38,13 +38,15 @@ def emitted(source):
 
 def expectations(root):
     """All text of the tests in which an error is expected."""
-    lines = []
+    texts = []
     for path in sorted((root / "test").rglob("*")):
-        if path.suffix in (".mlir", ".test", ".cpp", ".py") and path.is_file():
-            lines += [line for line in path.read_text().splitlines()
-                      if "expected-error" in line or "CHECK" in line
-                      or path.suffix in (".cpp", ".py")]
-    return "\n".join(lines)
+        if path.suffix in (".mlir", ".test"):
+            texts += [line for line in path.read_text().splitlines()
+                      if "expected-error" in line or "error: " in line
+                      or "CHECK" in line]
+        elif path.suffix == ".cpp":
+            texts.append(re.sub(r'"\s*\n\s*"', "", path.read_text()))
+    return "\n".join(texts)
 
 
 def check_errors(root):

@@ -62,6 +62,10 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     Numerics: exp2 and rsqrt are the approximate instructions (2^-22 relative);
     f32 subnormals flush to zero.
   }];
+  let options = [
+    Option<"minBlocks", "min-blocks", "int64_t", "0",
+           "blocks of the kernel that an SM must hold; 0 leaves it to ptxas">,
+  ];
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",
     "::mlir::arith::ArithDialect", "::mlir::scf::SCFDialect",

@@ -111,6 +111,7 @@ Layout GpuLowering::linear(ArrayRef<int64_t> shape, int64_t width) {
   int64_t rows = isVector ? 1 : shape[0], perRow = shape.back() / width;
   int64_t total = rows * perRow;
   bool regular = !isVector && threads % perRow == 0;
+  layout.rowStep = regular && total % threads == 0 ? threads / perRow : 0;
   Value row = regular ? b.div(thread, perRow) : Value();
   Value col = regular ? b.mul(b.rem(thread, perRow), width) : Value();
   for (int64_t first = 0; first < total; first += threads) {
@@ -131,6 +132,46 @@ Layout GpuLowering::linear(ArrayRef<int64_t> shape, int64_t width) {
       layout.guards.push_back(b.less(number, b.i32(total)));
   }
   return layout;
+}
+
+void GpuLowering::forGroups(const Layout &layout,
+                            llvm::function_ref<void(const Group &)> body) {
+  constexpr int64_t kElements = 16; // of one iteration, independent of each other
+  ArrayRef<Group> groups = layout.groups;
+  int64_t count = groups.size();
+  int64_t together = std::max<int64_t>(1, kElements / groups.front().width);
+  if (layout.rowStep == 0 || count <= together || count % together != 0) {
+    for (auto [i, group] : llvm::enumerate(groups)) {
+      OpBuilder::InsertionGuard guard(b);
+      if (!layout.guards.empty()) {
+        auto branch = scf::IfOp::create(b, layout.guards[i], false);
+        b.setInsertionPointToStart(branch.thenBlock());
+      }
+      memo.clear();
+      body(group);
+    }
+    memo.clear();
+    return;
+  }
+  auto loop = scf::ForOp::create(b, b.i32(0), b.i32(count / together), b.i32(1));
+  // ptxas would unroll it again.
+  auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), b.getBoolAttr(true), {},
+                                          {}, {}, {}, {}, {});
+  loop->setAttr("llvm.loop_annotation",
+                LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll,
+                                              {}, {}, {}, {}, {}, {}, {}, {}, {},
+                                              {}, {}));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Group group = groups.front();
+  group.row.base = b.add(group.row.base, b.mul(loop.getInductionVar(),
+                                               together * layout.rowStep));
+  for (int64_t i = 0; i < together; ++i) {
+    memo.clear();
+    body(group);
+    group.row.offset += layout.rowStep;
+  }
+  memo.clear();
 }
 
 } // namespace kdac

@@ -13,10 +13,10 @@ namespace kdac {
 
 static bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
 
-GpuLowering::GpuLowering(func::FuncOp kernel)
+GpuLowering::GpuLowering(func::FuncOp kernel, int64_t minBlocks)
     : kernel(kernel), schedule(kernel->getAttrOfType<tile::ScheduleAttr>(
                           tile::kScheduleAttr)),
-      builder(kernel), b(kernel.getLoc(), builder) {
+      builder(kernel), b(kernel.getLoc(), builder), minBlocks(minBlocks) {
   warps = schedule.getWarps();
   threads = 32 * warps;
   // The state is the one tile read outside the loop.
@@ -52,6 +52,8 @@ tile::Home GpuLowering::home(Value value) const {
 
 GpuLowering::Range GpuLowering::range(Value value, unsigned extra) const {
   tile::PlaceAttr at = place(value, extra);
+  if (at.getStages() > 1)
+    return {at.getOffset(), at.getOffset() + at.getStages() * stageBytes(value)};
   auto type = cast<RankedTensorType>(value.getType());
   Type element = type.getElementType();
   int64_t rows = type.getRank() == 2 ? type.getDimSize(0) : 1;
@@ -112,8 +114,8 @@ void GpuLowering::createKernel() {
   function->setAttr("nvvm.kernel", b.getUnitAttr());
   function->setAttr("nvvm.reqntid",
                     b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
-  // Without it ptxas spills to fit more blocks on an SM than the kernel wants.
-  function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(1));
+  if (minBlocks)
+    function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
   for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads"})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
@@ -244,16 +246,9 @@ void GpuLowering::computeToShared(
     Value result, const Layout &layout,
     llvm::function_ref<Values(const Group &)> compute) {
   forget();
-  for (auto [i, group] : llvm::enumerate(layout.groups)) {
-    OpBuilder::InsertionGuard guard(b);
-    if (!layout.guards.empty()) {
-      auto branch = scf::IfOp::create(b, layout.guards[i], false);
-      b.setInsertionPointToStart(branch.thenBlock());
-      memo.clear();
-    }
+  forGroups(layout, [&](const Group &group) {
     storeShared(result, group, compute(group));
-    memo.clear();
-  }
+  });
 }
 
 /// Multiples of strides must not be kept in registers around the loop either.
@@ -266,7 +261,7 @@ IRMapping GpuLowering::hideSizes() {
     Value value = scalars.lookup(argument);
     before.map(argument, value);
     scalars.map(argument, arith::IndexCastOp::create(b, b.getIndexType(),
-                                                     b.opaque(b.toI64(value))));
+                                                     b.opaqueSize(b.toI64(value))));
   }
   return before;
 }
@@ -288,6 +283,10 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     initial.append(distribute(
         init, [&](const Group &group) { return evaluate(init, group); }));
   memo.clear();
+  SmallVector<tile::LoadOp> ahead = loadsAhead(loop);
+  size_t carried = initial.size();
+  if (!ahead.empty())
+    initial.append(startLoads(loop, ahead, scalars.lookup(loop.getLowerBound())));
   auto made = scf::ForOp::create(
       b, scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()),
       scalars.lookup(loop.getStep()), initial);
@@ -311,11 +310,20 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     if (made.getBody()->mightHaveTerminator())
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(made.getBody());
-    locateThread(b.opaque(outside.thread));
-    IRMapping sizes = hideSizes();
+    // The step form's loop runs once as a rule: there is nothing to save.
+    bool isChunk = schedule.getForm() == "chunk";
+    locateThread(isChunk ? b.opaqueThread(outside.thread) : outside.thread);
+    IRMapping sizes = isChunk ? hideSizes() : IRMapping();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
-    if (schedule.getForm() == "chunk")
+    Value number = made.getInductionVar();
+    if (!ahead.empty())
+      finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
+    if (isChunk)
       synchronise(); // the previous iteration's buffers are free from here on
+    Values vectors;
+    if (!ahead.empty())
+      vectors = startLoads(loop, ahead, arith::AddIOp::create(
+          b, number, scalars.lookup(loop.getStep())));
     Block *body = loop.getBody();
     for (Operation &op : body->without_terminator())
       if (failed(lowerOp(&op)))
@@ -325,7 +333,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
       next.append(distribute(yielded, [&](const Group &group) {
         return evaluate(yielded, group);
       }));
+    next.append(vectors);
     scf::YieldOp::create(b, next);
+    slots.clear();
     for (auto [size, value] : sizes.getValueMap())
       scalars.map(size, value);
   }
@@ -381,7 +391,7 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     return success();
   }
   tile::Home where = home(result);
-  if (where == tile::Home::Shared)
+  if (where == tile::Home::Shared && place(result).getStages() == 1)
     materialise(op, result);
   if (where == tile::Home::Registers)
     registers[result] = distribute(
@@ -392,13 +402,14 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
 namespace {
 
 struct TileToNVVM : impl::TileToNVVMPassBase<TileToNVVM> {
+  using TileToNVVMPassBase::TileToNVVMPassBase;
   void runOnOperation() override {
     SmallVector<func::FuncOp> kernels;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (kernel->hasAttr(tile::kKernelAttr))
         kernels.push_back(kernel);
     for (func::FuncOp kernel : kernels) {
-      if (failed(GpuLowering(kernel).run()))
+      if (failed(GpuLowering(kernel, minBlocks).run()))
         return signalPassFailure();
       kernel.erase();
     }

@@ -129,8 +129,8 @@ static Error assemble(Lowering &lowering, const CompileOptions &options,
   return Error::success();
 }
 
-static Error compileGpu(const CompileJob &job, const CompileOptions &options,
-                        CompiledKernel &kernel) {
+static Error compileGpuOnce(const CompileJob &job, const CompileOptions &options,
+                            CompiledKernel &kernel) {
   Lowering lowering(job);
   if (Error error = lower(lowering, kernel))
     return error;
@@ -142,6 +142,32 @@ static Error compileGpu(const CompileJob &job, const CompileOptions &options,
       {ImageKind::Ptx, job.variant.target, "ptx", std::move(*ptx)});
   return options.assembler ? assemble(lowering, options, kernel)
                            : Error::success();
+}
+
+/// ptxas chooses registers by how many blocks it thinks should share an SM, and
+/// now and then spills a few bytes at one count but not at another: a refused
+/// kernel is tried again with the count fixed.
+static Error compileGpu(const CompileJob &job, const CompileOptions &options,
+                        CompiledKernel &kernel) {
+  CompiledKernel first = kernel;
+  Error refused = compileGpuOnce(job, options, first);
+  if (!refused || !options.assembler || first.ptxSha256.empty()) {
+    kernel = std::move(first);
+    return refused;
+  }
+  for (int64_t blocks : {1, 2}) {
+    CompileJob again = job;
+    again.schedule.minBlocks = blocks;
+    CompiledKernel attempt = kernel;
+    Error error = compileGpuOnce(again, options, attempt);
+    if (!error) {
+      consumeError(std::move(refused));
+      kernel = std::move(attempt);
+      return Error::success();
+    }
+    consumeError(std::move(error));
+  }
+  return refused;
 }
 
 /// `job` with the vectors that suit `cpu`.

@@ -73,7 +73,9 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   pm.addPass(createTilePlacePass());
   if (stage == Stage::Scheduled)
     return;
-  pm.addPass(createTileToNVVMPass());
+  TileToNVVMPassOptions nvvm;
+  nvvm.minBlocks = options.minBlocks;
+  pm.addPass(createTileToNVVMPass(nvvm));
   buildNVVMLowering(pm);
 }
 

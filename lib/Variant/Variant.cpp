@@ -96,9 +96,6 @@ std::optional<std::string> checkMaps(const Variant &v, const Recurrence &row) {
   if (row.decay == Decay::Head && *v.gate == Gate::Bounded)
     return "recurrence " + quoted(row.name) +
            " has no bounded gate; use softplus or identity";
-  if (*v.gate == Gate::None && *v.gateDtype != v.dtype)
-    return "recurrence " + quoted(row.name) +
-           " has no gate operand; leave gate-dtype out";
   if ((row.beta == Beta::None) != (*v.beta == Beta::None))
     return "recurrence " + quoted(row.name) +
            (row.beta == Beta::None ? " has no write strength; use beta none"
@@ -157,15 +154,13 @@ std::optional<std::string> resolve(Variant &v) {
     v.beta = row->beta;
   if (!v.l2norm)
     v.l2norm = row->l2norm;
-  if (!v.gateDtype)
+  // Without a gate there is nothing of that type: one name for one kernel.
+  if (!v.gateDtype || *v.gate == Gate::None)
     v.gateDtype = *v.gate == Gate::Identity ? DType::F32 : v.dtype;
   if (auto error = checkDims(v))
     return error;
   if (auto error = checkTypes(v))
     return error;
-  if (row->erase == Erase::Pair && v.form == Form::Chunk)
-    return "recurrence " + quoted(row->name) +
-           " has no chunk form yet; use form step";
   return checkMaps(v, *row);
 }
 

@@ -178,3 +178,56 @@ TEST(Interpreter, RefusesWhatItCannotRun) {
   ASSERT_TRUE(succeeded(got));
   EXPECT_NEAR((*got)[0].data[1], 0.8, 1e-7);
 }
+
+TEST(Interpreter, RefusesCasesThatCannotBe) {
+  MLIRContext context;
+  context.loadDialect<dplr::DplrDialect, func::FuncDialect>();
+  std::string message;
+  ScopedDiagnosticHandler handler(&context, [&](Diagnostic &diagnostic) {
+    message = diagnostic.str();
+    return success();
+  });
+  auto module = parseSourceString<ModuleOp>(R"(
+    func.func @linear(%q: tensor<?x?x1xf32>, %v: tensor<?x?x1xf32>,
+        %h0: tensor<?x?x1x1xf32>, %offsets: tensor<?xi64>, %s: f32)
+        -> tensor<?x?x1xf32> {
+      %o, %ht = dplr.recurrence q(%q : tensor<?x?x1xf32>)
+          k(%q : tensor<?x?x1xf32>) v(%v : tensor<?x?x1xf32>)
+          initial(%h0 : tensor<?x?x1x1xf32>) offsets(%offsets : tensor<?xi64>)
+          scale(%s)
+          {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+          -> tensor<?x?x1xf32>, tensor<?x?x1x1xf32>
+      return %o : tensor<?x?x1xf32>
+    }
+    func.func @returns(%x: tensor<?xf32>) -> tensor<?xf32> {
+      return %x : tensor<?xf32>
+    }
+    func.func private @declared()
+    )",
+                                            &context);
+  ASSERT_TRUE(module);
+  auto function = [&](StringRef name) {
+    return module->lookupSymbol<func::FuncOp>(name);
+  };
+  float x[6] = {}, scale = 1.0f;
+  int64_t offsets[] = {0, 5};
+  InterpreterArgument absent{nullptr, {0}}, s{&scale, {}};
+  EXPECT_TRUE(failed(interpretDplr(
+      function("linear"),
+      {{x, {3, 1, 1}}, {x, {3, 1, 1}}, {x, {2, 1, 1, 1}}, absent, s})));
+  EXPECT_EQ(message, "interpreter: expected the number of tokens to be a "
+                     "multiple of the sequences, but got 3 and 2");
+  EXPECT_TRUE(failed(interpretDplr(
+      function("linear"),
+      {{x, {3, 1, 1}}, {x, {3, 1, 1}}, {x, {1, 1, 1, 1}}, {offsets, {2}}, s})));
+  EXPECT_EQ(message, "interpreter: expected ascending offsets within 0 and 3");
+  EXPECT_TRUE(failed(interpretDplr(
+      function("linear"),
+      {{x, {1, 2, 1}}, {x, {1, 3, 1}}, {x, {1, 3, 1, 1}}, absent, s})));
+  EXPECT_EQ(message, "interpreter: expected value heads to be a multiple of "
+                     "key heads, but got 3 and 2");
+  EXPECT_TRUE(failed(interpretDplr(function("returns"), {absent})));
+  EXPECT_EQ(message, "interpreter: an absent argument is returned");
+  EXPECT_TRUE(failed(interpretDplr(function("declared"), {})));
+  EXPECT_EQ(message, "interpreter: expected one block");
+}

@@ -53,3 +53,15 @@ func.func @normalised_values(%q: tensor<?x?x64xbf16>, %s: f32)
       -> tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
   return
 }
+
+// -----
+
+// expected-error @below {{key dim K = 48 is not supported on sm_90a; multiples of 32 up to 256 are, and the host takes any}}
+func.func @gpu_widths(%q: tensor<?x?x48xbf16>, %s: f32)
+    attributes {dplr.form = #dplr.form<chunk>} {
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x48xbf16>) k(%q : tensor<?x?x48xbf16>)
+      v(%q : tensor<?x?x48xbf16>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x48xbf16>, tensor<?x?x48x48xf32>
+  return
+}
