@@ -100,6 +100,17 @@ private:
   mlir::Value element(mlir::Value ref, mlir::Type type, mlir::Value offset);
   mlir::Value evalLoad(tile::LoadOp load, Point p);
   void emitVectorLoad(tile::LoadOp load);
+  void prefetch(mlir::Value address, bool forWrite);
+  /// An address and how many elements from there on are valid.
+  struct Line {
+    mlir::Value address, limit;
+  };
+  template <typename Access>
+  Line transposedLine(Access op, mlir::Value row, mlir::Value col);
+  template <typename Access>
+  void forEachSquare(
+      Access op, mlir::RankedTensorType type, bool forWrite,
+      llvm::function_ref<void(mlir::Value, mlir::Value, int64_t)> body);
   void emitTransposedLoad(tile::LoadOp load);
   void emitStore(tile::StoreOp store);
   void emitStoreBody(tile::StoreOp store);

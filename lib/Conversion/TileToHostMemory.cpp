@@ -217,34 +217,63 @@ void Emitter::emitVectorLoad(LoadOp load) {
   });
 }
 
+/// Asks for the cache line at `address`, which may lie outside the argument.
+void Emitter::prefetch(Value address, bool forWrite) {
+  constexpr int32_t kAllLevels = 3, kData = 1;
+  LLVM::Prefetch::create(b, loc, address, b.getI32IntegerAttr(forWrite),
+                         b.getI32IntegerAttr(kAllLevels),
+                         b.getI32IntegerAttr(kData));
+}
+
+/// Column `col` of a transposed access, a line of memory, from `row` on.
+template <typename Access>
+Emitter::Line Emitter::transposedLine(Access op, Value row, Value col) {
+  Type type = op.getRef().getType().getElementType();
+  Value stride = scalars.lookup(op.getStride());
+  Value line = arith::MulIOp::create(b, loc, col, stride);
+  Value start = add(scalars.lookup(op.getBase()), add(line, row));
+  Value inside = arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, col,
+                                       scalars.lookup(op.getValid()[1]));
+  Value ref = scalars.lookup(op.getRef());
+  inside = arith::AndIOp::create(b, loc, inside, isPresent(ref));
+  Value rest =
+      arith::SubIOp::create(b, loc, scalars.lookup(op.getValid()[0]), row);
+  return {element(ref, type, start),
+          arith::SelectOp::create(b, loc, inside, rest, index(0))};
+}
+
+/// Calls `body` for every square of n x n elements of a transposed access,
+/// with the lines of the squares after the next few asked for: n lines far
+/// apart are more streams than a CPU recognises by itself.
+template <typename Access>
+void Emitter::forEachSquare(
+    Access op, RankedTensorType type, bool forWrite,
+    llvm::function_ref<void(Value, Value, int64_t)> body) {
+  ArrayRef<int64_t> shape = type.getShape();
+  int64_t n = std::min(lanesFor(shape[0], width), lanesFor(shape[1], width));
+  loop(0, shape[1], n, [&](Value col) {
+    loop(0, shape[0], n, [&](Value row) {
+      for (int64_t t = 0; t < n; ++t)
+        prefetch(transposedLine(op, row, add(col, n + t)).address, forWrite);
+      body(row, col, n);
+    });
+  });
+}
+
 /// Squares of the tile: memory lines are columns, transposed in registers.
 void Emitter::emitTransposedLoad(LoadOp load) {
   Type type = load.getType().getElementType();
-  ArrayRef<int64_t> shape = load.getType().getShape();
   const Buffer &to = *plan.buffer(load.getResult());
-  int64_t n = std::min(lanesFor(shape[0], width), lanesFor(shape[1], width));
-  Value ref = scalars.lookup(load.getRef());
-  Value stride = scalars.lookup(load.getStride());
-  Value rows = scalars.lookup(load.getValid()[0]);
-  Value cols = arith::SelectOp::create(
-      b, loc, isPresent(ref), scalars.lookup(load.getValid()[1]), index(0));
-  loop(0, shape[1], n, [&](Value col) {
-    loop(0, shape[0], n, [&](Value row) {
-      Values lines;
-      for (int64_t t = 0; t < n; ++t) {
-        Value c = add(col, t);
-        Value line = arith::MulIOp::create(b, loc, c, stride);
-        Value start = add(scalars.lookup(load.getBase()), add(line, row));
-        Value inside =
-            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, c, cols);
-        Value rest = arith::SubIOp::create(b, loc, rows, row);
-        Value limit = arith::SelectOp::create(b, loc, inside, rest, index(0));
-        lines.push_back(loadMasked(element(ref, type, start), type, limit, n));
-      }
-      for (auto [t, value] : llvm::enumerate(transposeSquare(lines)))
-        storeBuffer(value, to, {add(row, t), col, n});
-    });
-  });
+  auto square = [&](Value row, Value col, int64_t n) {
+    Values lines;
+    for (int64_t t = 0; t < n; ++t) {
+      Line line = transposedLine(load, row, add(col, t));
+      lines.push_back(loadMasked(line.address, type, line.limit, n));
+    }
+    for (auto [t, value] : llvm::enumerate(transposeSquare(lines)))
+      storeBuffer(value, to, {add(row, t), col, n});
+  };
+  forEachSquare(load, load.getType(), /*forWrite=*/false, square);
 }
 
 //===-- tile.store --------------------------------------------------------===//
@@ -313,31 +342,17 @@ void Emitter::emitVectorStore(StoreOp store, Value valid, int64_t lanes) {
 }
 
 void Emitter::emitTransposedStore(StoreOp store) {
-  auto tile = cast<RankedTensorType>(store.getValue().getType());
-  Type type = tile.getElementType();
-  ArrayRef<int64_t> shape = tile.getShape();
-  int64_t n = std::min(lanesFor(shape[0], width), lanesFor(shape[1], width));
-  Value ref = scalars.lookup(store.getRef());
-  Value stride = scalars.lookup(store.getStride());
-  Value rows = scalars.lookup(store.getValid()[0]);
-  Value cols = scalars.lookup(store.getValid()[1]);
-  loop(0, shape[1], n, [&](Value col) {
-    loop(0, shape[0], n, [&](Value row) {
-      Values lines;
-      for (int64_t t = 0; t < n; ++t)
-        lines.push_back(eval(store.getValue(), {add(row, t), col, n}));
-      for (auto [t, value] : llvm::enumerate(transposeSquare(lines))) {
-        Value c = add(col, t);
-        Value line = arith::MulIOp::create(b, loc, c, stride);
-        Value start = add(scalars.lookup(store.getBase()), add(line, row));
-        Value inside =
-            arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, c, cols);
-        Value rest = arith::SubIOp::create(b, loc, rows, row);
-        Value limit = arith::SelectOp::create(b, loc, inside, rest, index(0));
-        storeMasked(value, element(ref, type, start), type, limit);
-      }
-    });
-  });
+  RankedTensorType tile = tileType(store.getValue());
+  auto square = [&](Value row, Value col, int64_t n) {
+    Values lines;
+    for (int64_t t = 0; t < n; ++t)
+      lines.push_back(eval(store.getValue(), {add(row, t), col, n}));
+    for (auto [t, value] : llvm::enumerate(transposeSquare(lines))) {
+      Line line = transposedLine(store, row, add(col, t));
+      storeMasked(value, line.address, tile.getElementType(), line.limit);
+    }
+  };
+  forEachSquare(store, tile, /*forWrite=*/true, square);
 }
 
 } // namespace kdac::host

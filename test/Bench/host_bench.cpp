@@ -13,6 +13,8 @@
 
 #include <chrono>
 #include <cmath>
+#include <dlfcn.h>
+#include <fstream>
 
 using namespace kdac;
 namespace cl = llvm::cl;
@@ -28,8 +30,13 @@ static cl::opt<int64_t> keyDim("K", cl::init(128));
 static cl::opt<int64_t> valueDim("V", cl::init(128));
 static cl::opt<int64_t> chunk("chunk", cl::init(0));
 static cl::opt<int64_t> vTile("v-tile", cl::init(0));
+static cl::opt<int64_t> width("vector-width", cl::init(0));
+static cl::opt<std::string> cpu("cpu", cl::init("native"),
+                                cl::desc("compile for this CPU"));
 static cl::opt<int> threads("cores", cl::init(0));
 static cl::opt<int> repeats("repeats", cl::init(7));
+static cl::opt<bool> blas("blas", cl::init(true),
+                          cl::desc("time OpenBLAS sgemm as well"));
 static cl::opt<bool> verify("check", cl::desc("compare with the f64 oracle"));
 static cl::opt<bool> dump("dump",
                           cl::desc("print the module in the LLVM dialect"));
@@ -96,42 +103,90 @@ struct Compiled {
   int64_t vTile = 0;
 };
 
+/// The variant in the LLVM dialect, or null after a diagnostic.
+static mlir::OwningOpRef<mlir::ModuleOp> lower(mlir::MLIRContext &context,
+                                               const Variant &variant) {
+  mlir::OwningOpRef<mlir::ModuleOp> module = buildDplrModule(context, variant);
+  mlir::PassManager pm(&context);
+  ScheduleOptions schedule;
+  schedule.chunk = chunk, schedule.vTile = vTile;
+  schedule.vectorWidth =
+      width ? int64_t(width) : llvm::cantFail(hostVectorWidth(cpu));
+  buildPipeline(pm, "host", Stage::Llvm, schedule);
+  if (mlir::failed(pm.run(*module)))
+    return nullptr;
+  if (dump)
+    module->print(llvm::outs());
+  return module;
+}
+
+/// Code for a CPU that is not `native` goes through a shared object, which
+/// stays loaded.
+static llvm::Expected<HostEntry> loadObject(llvm::StringRef object,
+                                            const std::string &name) {
+  auto linker = findHostLinker({"/usr/lib/llvm-22/bin", "/usr/bin"});
+  if (!linker)
+    return linker.takeError();
+  auto library = linkHostObject(object, *linker, "/tmp");
+  if (!library)
+    return library.takeError();
+  std::string path = "/tmp/host_bench.so";
+  std::ofstream(path, std::ios::binary) << *library;
+  void *handle = dlopen(path.c_str(), RTLD_NOW);
+  void *entry = handle ? dlsym(handle, name.c_str()) : nullptr;
+  if (!entry)
+    return llvm::createStringError(dlerror());
+  return reinterpret_cast<HostEntry>(entry);
+}
+
+static llvm::Error generate(mlir::ModuleOp module, const std::string &name,
+                            Compiled &result) {
+  auto jit = HostJit::create(module);
+  if (!jit)
+    return jit.takeError();
+  result.jit = std::move(*jit);
+  auto kernel = result.jit->lookup(name);
+  if (!kernel)
+    return kernel.takeError();
+  result.kernel = *kernel;
+  if (cpu == "native" && object.empty())
+    return llvm::Error::success();
+  auto bytes = emitHostObject(module, cpu);
+  if (!bytes)
+    return bytes.takeError();
+  if (!object.empty())
+    std::ofstream(object, std::ios::binary) << *bytes;
+  if (cpu == "native")
+    return llvm::Error::success();
+  auto entry = loadObject(*bytes, name);
+  if (!entry)
+    return entry.takeError();
+  result.kernel.entry = *entry;
+  return llvm::Error::success();
+}
+
 /// Compiles `variant`, printing how long the two halves took.
 static std::optional<Compiled> compile(const Variant &variant) {
   double start = now();
   mlir::DialectRegistry registry;
   registerKdacDialects(registry);
   mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
-  mlir::OwningOpRef<mlir::ModuleOp> module = buildDplrModule(context, variant);
-  mlir::PassManager pm(&context);
-  ScheduleOptions schedule;
-  schedule.chunk = chunk, schedule.vTile = vTile;
-  buildPipeline(pm, "host", Stage::Llvm, schedule);
-  if (mlir::failed(pm.run(*module)))
+  auto module = lower(context, variant);
+  if (!module)
     return std::nullopt;
-  if (dump)
-    module->print(llvm::outs());
   double lowered = now();
-  if (!object.empty()) {
-    std::error_code code;
-    llvm::raw_fd_ostream(object, code)
-        << llvm::cantFail(emitHostObject(*module, "native"));
-  }
-  double emitted = now();
-  auto jit = HostJit::create(*module);
-  if (!jit) {
-    llvm::errs() << llvm::toString(jit.takeError()) << "\n";
+  Compiled result;
+  if (llvm::Error error = generate(*module, entryName(variant), result)) {
+    llvm::errs() << llvm::toString(std::move(error)) << "\n";
     return std::nullopt;
   }
-  Compiled result{std::move(*jit), {}, 0};
-  result.kernel = llvm::cantFail(result.jit->lookup(entryName(variant)));
   for (auto f : module->getOps<mlir::LLVM::LLVMFuncOp>())
     if (auto columns = f->getAttrOfType<mlir::IntegerAttr>("kdac.v_tile"))
       result.vTile = columns.getInt();
   llvm::outs() << llvm::format(
       "%s: passes %.0f ms, LLVM %.0f ms, scratch %lld bytes, v_tile %lld\n",
       variantName(variant).c_str(), (lowered - start) * 1e3,
-      (now() - emitted) * 1e3, (long long)result.kernel.scratchBytes,
+      (now() - lowered) * 1e3, (long long)result.kernel.scratchBytes,
       (long long)result.vTile);
   return result;
 }
@@ -183,9 +238,11 @@ int main(int argc, char **argv) {
   llvm::outs() << llvm::format("%.3f ms, %.1f GFLOP/s per core on %d threads",
                                seconds * 1e3, perCore, pool.threads());
 #ifdef KDAC_HAVE_OPENBLAS
-  double yardstick = openblasGflops();
-  llvm::outs() << llvm::format(", OpenBLAS sgemm %.1f, ratio %.2f", yardstick,
-                               perCore / yardstick);
+  if (blas) {
+    double yardstick = openblasGflops();
+    llvm::outs() << llvm::format(", OpenBLAS sgemm %.1f, ratio %.2f", yardstick,
+                                 perCore / yardstick);
+  }
 #endif
   llvm::outs() << "\n";
   return 0;

@@ -9,6 +9,8 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <sys/mman.h>
+#include <unistd.h>
 #include <vector>
 
 namespace kdac::test {
@@ -81,6 +83,32 @@ inline double ulps(float got, double want) {
   double unit = std::ldexp(1.0, std::max(std::ilogb(want), -126) - 23);
   return std::fabs(got - want) / unit;
 }
+
+/// Elements that end where a page begins that cannot be touched.
+template <typename T> class Guarded {
+public:
+  explicit Guarded(const std::vector<T> &values) : count(values.size()) {
+    size_t page = sysconf(_SC_PAGESIZE);
+    bytes = (count * sizeof(T) + page - 1) / page * page + page;
+    base = static_cast<char *>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+    mprotect(base + bytes - page, page, PROT_NONE);
+    elements = reinterpret_cast<T *>(base + bytes - page) - count;
+    std::copy(values.begin(), values.end(), elements);
+  }
+  ~Guarded() { munmap(base, bytes); }
+  Guarded(const Guarded &) = delete;
+  Guarded &operator=(const Guarded &) = delete;
+
+  T *data() { return elements; }
+  size_t size() const { return count; }
+  T &operator[](size_t i) { return elements[i]; }
+
+private:
+  size_t count, bytes;
+  char *base;
+  T *elements;
+};
 
 } // namespace kdac::test
 
