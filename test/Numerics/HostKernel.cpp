@@ -1,12 +1,11 @@
 #include "HostKernel.h"
 
-#include "kdac/Passes.h"
-
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
 
 #include "gtest/gtest.h"
 
+#include <cstring>
 #include <map>
 
 using namespace mlir;
@@ -37,11 +36,7 @@ void compile(HostVariant &host, const ScheduleOptions &options) {
   Complaints complaints(context);
   OwningOpRef<ModuleOp> module = buildDplrModule(context, host.variant);
   PassManager pm(&context);
-  buildPipeline(pm, host.variant.target, Stage::Tile, options);
-  TileToHostPassOptions lanes;
-  lanes.vectorWidth = llvm::cantFail(hostVectorWidth("native"));
-  pm.addPass(createTileToHostPass(lanes));
-  buildHostLowering(pm);
+  buildPipeline(pm, host.variant.target, Stage::Llvm, options);
   if (failed(pm.run(*module))) {
     host.error = "pipeline: " + complaints.text;
     return;
@@ -80,14 +75,22 @@ std::optional<std::string> HostVariant::run(Case &c) const {
   return std::nullopt;
 }
 
-std::optional<std::string> HostVariant::runBackwards(Case &c) const {
+std::optional<std::string> HostVariant::runRange(void **argv, int64_t begin,
+                                                 int64_t end) const {
   if (!error.empty())
     return error;
   std::unique_ptr<std::byte[]> memory(new std::byte[kernel.scratchBytes + 64]);
   auto address = reinterpret_cast<uintptr_t>(memory.get());
   void *scratch = reinterpret_cast<void *>((address + 63) / 64 * 64);
+  std::memset(scratch, 0xff, kernel.scratchBytes);
+  kernel.entry(argv, begin, end, scratch);
+  return std::nullopt;
+}
+
+std::optional<std::string> HostVariant::runBackwards(Case &c) const {
   for (int64_t i = c.programs(vTile); i-- > 0;)
-    kernel.entry(c.argv(), i, i + 1, scratch);
+    if (std::optional<std::string> failure = runRange(c.argv(), i, i + 1))
+      return failure;
   return std::nullopt;
 }
 

@@ -23,7 +23,10 @@ struct HostVariant {
 
   /// Runs all program instances of the case, which must be of this variant.
   std::optional<std::string> run(Case &c) const;
-  /// The same, one instance at a time and the last one first.
+  /// Runs program instances [begin, end) in poisoned scratch memory.
+  std::optional<std::string> runRange(void **argv, int64_t begin,
+                                      int64_t end) const;
+  /// Runs the whole case, one instance at a time and the last one first.
   std::optional<std::string> runBackwards(Case &c) const;
   Runner runner() const;
 };
