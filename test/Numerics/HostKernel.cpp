@@ -29,20 +29,18 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-void compile(HostVariant &host, const ScheduleOptions &options) {
-  DialectRegistry registry;
-  registerKdacDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+void compileInto(HostVariant &host, ModuleOp module,
+                 const ScheduleOptions &options) {
+  MLIRContext &context = *module.getContext();
   Complaints complaints(context);
-  OwningOpRef<ModuleOp> module = buildDplrModule(context, host.variant);
   PassManager pm(&context);
   buildPipeline(pm, host.variant.target, Stage::Llvm, options);
-  if (failed(pm.run(*module))) {
+  if (failed(pm.run(module))) {
     host.error = "pipeline: " + complaints.text;
     return;
   }
   std::string entry = entryName(host.variant);
-  auto function = module->lookupSymbol<LLVM::LLVMFuncOp>(entry);
+  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(entry);
   auto vTile =
       function ? function->getAttrOfType<IntegerAttr>("kdac.v_tile") : nullptr;
   if (!vTile) {
@@ -50,7 +48,7 @@ void compile(HostVariant &host, const ScheduleOptions &options) {
     return;
   }
   host.vTile = vTile.getInt();
-  auto jit = HostJit::create(*module);
+  auto jit = HostJit::create(module);
   if (!jit) {
     host.error = "JIT: " + llvm::toString(jit.takeError());
     return;
@@ -65,6 +63,13 @@ void compile(HostVariant &host, const ScheduleOptions &options) {
 }
 
 } // namespace
+
+HostVariant compileModule(ModuleOp module, Variant variant) {
+  HostVariant host;
+  host.variant = std::move(variant);
+  compileInto(host, module, {});
+  return host;
+}
 
 std::optional<std::string> HostVariant::run(Case &c) const {
   if (!error.empty())
@@ -106,7 +111,12 @@ const HostVariant &hostVariant(Variant variant,
   auto [entry, isNew] = compiled.try_emplace(key);
   if (isNew) {
     entry->second.variant = std::move(variant);
-    compile(entry->second, options);
+    DialectRegistry registry;
+    registerKdacDialects(registry);
+    MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+    OwningOpRef<ModuleOp> module =
+        buildDplrModule(context, entry->second.variant);
+    compileInto(entry->second, *module, options);
   }
   return entry->second;
 }

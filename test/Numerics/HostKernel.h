@@ -35,6 +35,10 @@ struct HostVariant {
 const HostVariant &hostVariant(Variant variant,
                                const ScheduleOptions &options = {});
 
+/// Compiles a dplr module whose function has the name and the arguments of
+/// `variant`, but need not mean the same.
+HostVariant compileModule(mlir::ModuleOp module, Variant variant);
+
 /// A resolved variant of the host; a test failure if it cannot exist.
 Variant resolved(Variant variant);
 
