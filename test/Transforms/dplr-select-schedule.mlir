@@ -22,6 +22,22 @@ func.func @bounded_unit_keys(%q: tensor<?x?x128xbf16>, %g: tensor<?x?x128xbf16>,
   return %o, %ht : tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>
 }
 
+// 15 * 5.5 * log2(e) = 119 would not overflow, but would flush left factors below
+// 2^-7 to zero.
+// CHECK-LABEL: func.func @flushing_bound(
+// CHECK-SAME: leaf = 8
+func.func @flushing_bound(%q: tensor<?x?x128xbf16>, %g: tensor<?x?x128xbf16>, %s: f32)
+    -> (tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>)
+    attributes {dplr.form = #dplr.form<chunk>} {
+  %k = dplr.l2norm %q eps 1.0e-06 : tensor<?x?x128xbf16>
+  %d = dplr.log_decay <bounded> %g bound -5.5 : tensor<?x?x128xbf16> -> tensor<?x?x128xf32>
+  %o, %ht = dplr.recurrence q(%k : tensor<?x?x128xbf16>) k(%k : tensor<?x?x128xbf16>)
+      v(%q : tensor<?x?x128xbf16>) decay(%d : tensor<?x?x128xf32>) scale(%s)
+      {delta, layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>
+  return %o, %ht : tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>
+}
+
 // Keys of any size take 64 of the 120 bits of range: 7 * 5 * log2(e) = 50.5 fits.
 // CHECK-LABEL: func.func @bounded_raw_keys(
 // CHECK-SAME: leaf = 8
