@@ -6,7 +6,8 @@ variant, case, gpu, driver, llvm, ptxas, ptx_sha256, commit, date, err, us,
 floor_us and, where a competitor was timed on the same case, peer.
 
   ledger.py merge NEW... [--peers FILE...]   take lines over; sort; drop what they replace
-  ledger.py missing PACK... [--gpu TEXT]     variants nobody has run as they are now; exit 1 if any
+  ledger.py missing PACK... [--gpu TEXT]     variants nobody has run as they are now; exit 1 if any,
+            [--expect FILE | --write FILE]   or, with --expect, if they are not those of FILE
   ledger.py show [--filter TEXT]             a table of times and errors
 
 A new line replaces an old one of the same variant, case (whatever the seed of
@@ -166,7 +167,27 @@ def missing(options):
         print(f"{name}: {why}")
     print(f"{total - len(absent)} of {total} variants have been run"
           + (f" on {options.gpu}" if options.gpu else ""))
-    return 1 if absent else 0
+    names = sorted(name for name, _ in absent)
+    if options.write:
+        with open(options.write, "w", encoding="utf-8") as file:
+            file.writelines(name + "\n" for name in names)
+        return 0
+    return differs(names, options.expect) if options.expect else bool(names)
+
+
+def differs(names, path):
+    """1 if the file at `path` does not list exactly `names`, one a line."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            expected = set(file.read().split())
+    except OSError as error:
+        raise Refusal(f"cannot read '{path}': {error.strerror}") from None
+    for name in sorted(set(names) - expected):
+        print(f"{name}: its code changed since it was run; run it on a GPU, or "
+              f"list it in {os.path.basename(path)}")
+    for name in sorted(expected - set(names)):
+        print(f"{name}: has been run; take it off {os.path.basename(path)}")
+    return int(set(names) != expected)
 
 
 def shape_of(case):
@@ -211,6 +232,8 @@ def parse(arguments):
     command = commands.add_parser("missing")
     command.add_argument("packs", nargs="+")
     command.add_argument("--gpu", default="", help="part of the GPU's name")
+    command.add_argument("--expect", help="file of names that may be missing")
+    command.add_argument("--write", help="write the missing names to a file")
     command.set_defaults(run=missing)
     command = commands.add_parser("show")
     command.add_argument("--filter", default="", help="part of the line")

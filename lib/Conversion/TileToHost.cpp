@@ -17,8 +17,7 @@ namespace kdac {
 
 namespace kdac::host {
 
-//===-- Small pieces
-//-------------------------------------------------------===//
+//===-- Small pieces ------------------------------------------------------===//
 
 Value Emitter::index(int64_t value) {
   return arith::ConstantOp::create(b, loc, b.getI64IntegerAttr(value));
@@ -74,8 +73,7 @@ void Emitter::loop(int64_t begin, int64_t end, int64_t step, Body body) {
     loop(index(begin), index(end), step, body);
 }
 
-//===-- Control flow and scalars
-//-------------------------------------------===//
+//===-- Control flow and scalars ------------------------------------------===//
 
 void Emitter::emitKernel(func::FuncOp kernel, ValueRange args, Value program) {
   programId = program;
@@ -251,8 +249,7 @@ void Emitter::emitIf(scf::IfOp op) {
   scalars.map(op.getResults(), lowered.getResults());
 }
 
-//===-- The pass
-//-----------------------------------------------------------===//
+//===-- The pass ----------------------------------------------------------===//
 
 /// Ops that the Emitter knows, with tiles.
 static bool isSupported(Operation *op) {

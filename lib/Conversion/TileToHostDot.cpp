@@ -122,8 +122,7 @@ void Emitter::emitProductBlock(const Product &p, Point at, int64_t rows,
       p.store(sum.getResult(r * vectors + v), point(r, v));
 }
 
-//===-- Transposition
-//------------------------------------------------------===//
+//===-- Transposition -----------------------------------------------------===//
 
 /// Transposes a square of n vectors of n lanes in log2(n) rounds of shuffles.
 Emitter::Values Emitter::transposeSquare(Values rows) {

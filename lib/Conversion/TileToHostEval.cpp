@@ -88,8 +88,7 @@ Value Emitter::computePointwise(Operation *op, Point p) {
   return clone->getResult(0);
 }
 
-//===-- Loops over elements
-//------------------------------------------------===//
+//===-- Loops over elements -----------------------------------------------===//
 
 /// Evaluates the row factors in the tree of `tile` once per row: LLVM cannot
 /// hoist them out of the column loop past its stores.

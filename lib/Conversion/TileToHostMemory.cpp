@@ -24,8 +24,7 @@ static unsigned bytesOf(Type element) {
   return (memoryType(element).getIntOrFloatBitWidth() + 7) / 8;
 }
 
-//===-- Scratch
-//------------------------------------------------------------===//
+//===-- Scratch -----------------------------------------------------------===//
 
 Matrix Emitter::matrix(const Buffer &buffer) {
   Value base = LLVM::GEPOp::create(
@@ -63,8 +62,7 @@ void Emitter::storeBuffer(Value value, const Buffer &buffer, Point p) {
   storeF32(value, at(matrix(buffer), p.row, col));
 }
 
-//===-- Elements of kernel arguments
-//---------------------------------------===//
+//===-- Elements of kernel arguments --------------------------------------===//
 
 /// Widens bits as loaded to f32: exact for every supported type.
 Value Emitter::fromMemory(Value raw, Type element) {
@@ -163,8 +161,7 @@ Value Emitter::isPresent(Value ref) {
   return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, ref, null);
 }
 
-//===-- tile.load
-//----------------------------------------------------------===//
+//===-- tile.load ---------------------------------------------------------===//
 
 /// An untransposed rank-2 load at `p`: elements past the valid part, in rows
 /// past it, or of an absent argument are zero and never touched.
@@ -250,8 +247,7 @@ void Emitter::emitTransposedLoad(LoadOp load) {
   });
 }
 
-//===-- tile.store
-//---------------------------------------------------------===//
+//===-- tile.store --------------------------------------------------------===//
 
 void Emitter::emitStore(StoreOp store) {
   auto branch = scf::IfOp::create(

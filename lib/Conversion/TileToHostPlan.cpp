@@ -98,8 +98,7 @@ unsigned Plan::addBuffer(RankedTensorType type) {
                    shape.empty() ? 1 : shape.back());
 }
 
-//===-- Inline or buffer
-//---------------------------------------------------===//
+//===-- Inline or buffer --------------------------------------------------===//
 
 int64_t Plan::costOf(Value value) const {
   if (!tileType(value))
@@ -214,8 +213,7 @@ void Plan::placeTemporaries(Operation *op) {
   }
 }
 
-//===-- Loop-carried tiles
-//-------------------------------------------------===//
+//===-- Loop-carried tiles ------------------------------------------------===//
 
 void Plan::forEachRead(Value value, bool pointwise,
                        function_ref<void(Operation *, bool)> visit) const {
@@ -278,8 +276,7 @@ void Plan::shareCarried(scf::ForOp loop) {
   }
 }
 
-//===-- Lives and offsets
-//--------------------------------------------------===//
+//===-- Lives and offsets -------------------------------------------------===//
 
 void Plan::setLives() {
   for (auto [value, index] : bufferOf) {

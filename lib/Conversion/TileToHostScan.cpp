@@ -6,8 +6,7 @@ using namespace kdac::tile;
 
 namespace kdac::host {
 
-//===-- tile.cumsum
-//--------------------------------------------------------===//
+//===-- tile.cumsum -------------------------------------------------------===//
 
 /// Rows are added in order, one vector of columns at a time: row r depends on
 /// rows 0..r only.
@@ -44,8 +43,7 @@ void Emitter::emitVectorCumsum(CumsumOp op) {
   scf::YieldOp::create(b, loc, next);
 }
 
-//===-- tile.reduce
-//--------------------------------------------------------===//
+//===-- tile.reduce -------------------------------------------------------===//
 
 /// The sum of one row: by lanes first, then across lanes in a fixed tree.
 Value Emitter::sumRow(Value tile, Value row, int64_t size) {
@@ -127,8 +125,7 @@ void Emitter::emitReduceColumns(ReduceOp op, Value col, int64_t vectors,
     storeBuffer(sum.getResult(v), to, {{}, add(col, v * lanes), lanes});
 }
 
-//===-- tile.unit_tril_inverse
-//---------------------------------------------===//
+//===-- tile.unit_tril_inverse --------------------------------------------===//
 
 /// Blocked forward substitution: rows of X = (I + L)^-1 by blocks of 8,
 /// X_i = E_i - L_i,<i X_<i by the product loop, then within the block.

@@ -34,8 +34,7 @@ void buildHostLowering(mlir::OpPassManager &pm) {
   pm.addPass(mlir::createReconcileUnrealizedCastsPass());
 }
 
-//===-- Objects
-//------------------------------------------------------------===//
+//===-- Objects -----------------------------------------------------------===//
 
 /// Collects LLVM's errors; the default handler would end the process.
 struct ErrorCollector : DiagnosticHandler {
@@ -128,8 +127,7 @@ Expected<std::string> emitHostObject(mlir::ModuleOp module, StringRef cpu) {
   return object;
 }
 
-//===-- Shared objects
-//-----------------------------------------------------===//
+//===-- Shared objects ----------------------------------------------------===//
 
 Expected<std::string> findHostLinker(ArrayRef<std::string> directories) {
   SmallVector<StringRef> paths(directories.begin(), directories.end());
@@ -189,8 +187,7 @@ Expected<std::string> linkHostObject(StringRef object, StringRef linker,
                            join(command, " ") + ": " + launchError + printed);
 }
 
-//===-- In this process
-//----------------------------------------------------===//
+//===-- In this process ---------------------------------------------------===//
 
 HostJit::HostJit() = default;
 HostJit::~HostJit() = default;

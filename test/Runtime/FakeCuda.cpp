@@ -2,6 +2,8 @@
 // 9.0) is this process: images are shared objects with the host entry, memory
 // is malloc. Tests of the runtime and of the GPU test driver load it by path.
 // Does not: check like a GPU does, or run anything asynchronously.
+#include "kdac/Runtime/CudaDriver.h"
+
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -14,12 +16,11 @@
 #include <unistd.h>
 
 namespace {
-using Result = int;
-constexpr Result success = 0, invalidValue = 1, invalidImage = 200,
-                 notFound = 500;
+using namespace kdac::cuda;
+constexpr Result invalidValue = 1, invalidImage = 200, notFound = 500;
 /// Shared memory of one fake block; a launch that wants more must have asked.
 int dynamicShared = 48 * 1024;
-void *current = nullptr;
+Context current = nullptr;
 int64_t now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -56,12 +57,14 @@ Result cuDeviceGetAttribute(int *value, int attribute, int) {
                              : 232448;
   return success;
 }
-Result cuDevicePrimaryCtxRetain(void **context, int) {
-  return *context = &current, success;
+Result cuDevicePrimaryCtxRetain(Context *context, int) {
+  return *context = reinterpret_cast<Context>(&current), success;
 }
 Result cuDevicePrimaryCtxRelease_v2(int) { return success; }
-Result cuCtxPushCurrent_v2(void *context) { return current = context, success; }
-Result cuCtxPopCurrent_v2(void **context) {
+Result cuCtxPushCurrent_v2(Context context) {
+  return current = context, success;
+}
+Result cuCtxPopCurrent_v2(Context *context) {
   *context = current;
   return current = nullptr, success;
 }
@@ -84,36 +87,36 @@ Result cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
   std::memcpy(to, reinterpret_cast<void *>(from), bytes);
   return success;
 }
-Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void *) {
+Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream) {
   std::memcpy(reinterpret_cast<void *>(to), reinterpret_cast<void *>(from),
               bytes);
   return success;
 }
-Result cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, void *) {
+Result cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, Stream) {
   std::memset(reinterpret_cast<void *>(to), byte, bytes);
   return success;
 }
-Result cuStreamCreate(void **stream, unsigned) {
-  return *stream = std::malloc(1), success;
+Result cuStreamCreate(Stream *stream, unsigned) {
+  return *stream = static_cast<Stream>(std::malloc(1)), success;
 }
-Result cuStreamDestroy_v2(void *stream) { return std::free(stream), success; }
-Result cuStreamSynchronize(void *) { return success; }
-Result cuEventCreate(void **event, unsigned) {
-  return *event = std::calloc(1, sizeof(int64_t)), success;
+Result cuStreamDestroy_v2(Stream stream) { return std::free(stream), success; }
+Result cuStreamSynchronize(Stream) { return success; }
+Result cuEventCreate(Event *event, unsigned) {
+  return *event = static_cast<Event>(std::calloc(1, sizeof(int64_t))), success;
 }
-Result cuEventDestroy_v2(void *event) { return std::free(event), success; }
-Result cuEventRecord(void *event, void *) {
-  return *static_cast<int64_t *>(event) = now(), success;
+Result cuEventDestroy_v2(Event event) { return std::free(event), success; }
+Result cuEventRecord(Event event, Stream) {
+  return *reinterpret_cast<int64_t *>(event) = now(), success;
 }
-Result cuEventQuery(void *) { return success; }
-Result cuEventSynchronize(void *) { return success; }
-Result cuEventElapsedTime(float *milliseconds, void *start, void *end) {
-  *milliseconds = static_cast<float>(*static_cast<int64_t *>(end) -
-                                     *static_cast<int64_t *>(start)) *
+Result cuEventQuery(Event) { return success; }
+Result cuEventSynchronize(Event) { return success; }
+Result cuEventElapsedTime(float *milliseconds, Event start, Event end) {
+  *milliseconds = static_cast<float>(*reinterpret_cast<int64_t *>(end) -
+                                     *reinterpret_cast<int64_t *>(start)) *
                   1e-6f;
   return success;
 }
-Result cuModuleLoadDataEx(void **module, const void *image, unsigned, int *,
+Result cuModuleLoadDataEx(Module *module, const void *image, unsigned, int *,
                           void **values) {
   if (!current)
     return invalidValue;
@@ -124,24 +127,26 @@ Result cuModuleLoadDataEx(void **module, const void *image, unsigned, int *,
   int fd = ::memfd_create("fake-cubin", MFD_CLOEXEC);
   if (::write(fd, image, elfSize(image)) < 0)
     return invalidImage;
-  *module = ::dlopen(("/proc/self/fd/" + std::to_string(fd)).c_str(),
-                     RTLD_NOW | RTLD_LOCAL);
+  *module = static_cast<Module>(::dlopen(
+      ("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL));
   ::close(fd);
   return *module ? success : invalidImage;
 }
-Result cuModuleUnload(void *module) { return ::dlclose(module), success; }
-Result cuModuleGetFunction(void **function, void *module, const char *name) {
-  return (*function = ::dlsym(module, name)) ? success : notFound;
+Result cuModuleUnload(Module module) { return ::dlclose(module), success; }
+Result cuModuleGetFunction(Function *function, Module module,
+                           const char *name) {
+  *function = static_cast<Function>(::dlsym(module, name));
+  return *function ? success : notFound;
 }
-Result cuFuncSetAttribute(void *, int, int value) {
+Result cuFuncSetAttribute(Function, int, int value) {
   return dynamicShared = value, success;
 }
-Result cuFuncGetAttribute(int *value, int, void *) {
+Result cuFuncGetAttribute(int *value, int, Function) {
   return *value = 0, success;
 }
-Result cuLaunchKernel(void *function, unsigned gridX, unsigned gridY,
+Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
                       unsigned gridZ, unsigned, unsigned, unsigned,
-                      unsigned shared, void *, void **arguments, void **) {
+                      unsigned shared, Stream, void **arguments, void **) {
   if (!current || gridX == 0 || gridY != 1 || gridZ != 1 ||
       static_cast<int>(shared) > dynamicShared)
     return invalidValue;

@@ -17,21 +17,37 @@
 
 namespace kdac::test {
 
-/// Lowers the tile kernels of `text` for the native CPU; null after an error,
-/// which has been printed.
-inline std::unique_ptr<HostJit> compileTile(const std::string &text) {
+/// A context with kdac's dialects, on one thread.
+inline std::unique_ptr<mlir::MLIRContext> makeContext() {
   mlir::DialectRegistry registry;
   registerKdacDialects(registry);
-  mlir::MLIRContext context(registry, mlir::MLIRContext::Threading::DISABLED);
+  return std::make_unique<mlir::MLIRContext>(
+      registry, mlir::MLIRContext::Threading::DISABLED);
+}
+
+/// The tile kernels of `text` in the LLVM dialect, for vectors of `width`; null
+/// after an error, which has been printed.
+inline mlir::OwningOpRef<mlir::ModuleOp>
+lowerTile(mlir::MLIRContext &context, const std::string &text, int64_t width) {
   auto module = mlir::parseSourceString<mlir::ModuleOp>(text, &context);
   if (!module)
     return nullptr;
   mlir::PassManager pm(&context);
   TileToHostPassOptions options;
-  options.vectorWidth = llvm::cantFail(hostVectorWidth("native"));
+  options.vectorWidth = width;
   pm.addPass(createTileToHostPass(options));
   buildHostLowering(pm);
   if (mlir::failed(pm.run(*module)))
+    return nullptr;
+  return module;
+}
+
+/// Machine code for this CPU; `width` 0 takes its own.
+inline std::unique_ptr<HostJit> compileTile(const std::string &text,
+                                            int64_t width = 0) {
+  auto context = makeContext();
+  auto module = lowerTile(*context, text, width ? width : nativeVectorWidth());
+  if (!module)
     return nullptr;
   auto jit = HostJit::create(*module);
   if (jit)
@@ -43,7 +59,8 @@ inline std::unique_ptr<HostJit> compileTile(const std::string &text) {
 /// The kernel @f of a module, with arguments of any type.
 class TileKernel {
 public:
-  explicit TileKernel(const std::string &text) : jit(compileTile(text)) {
+  explicit TileKernel(const std::string &text, int64_t width = 0)
+      : jit(compileTile(text, width)) {
     if (!jit)
       return;
     auto found = jit->lookup("f");
@@ -103,6 +120,23 @@ fill(std::string text,
     for (size_t at; (at = text.find("$" + name + "$")) != std::string::npos;)
       text.replace(at, name.size() + 2, value);
   return text;
+}
+
+/// out[i] = op(in[i]) for i < n, 16 elements per instance.
+inline std::string mathText(const char *op) {
+  return fill(R"(
+func.func @f(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %n: index) attributes {tile.kernel} {
+  %id = tile.program_id : index
+  %c = arith.constant 16 : index
+  %one = arith.constant 1 : index
+  %at = arith.muli %id, %c : index
+  %left = arith.subi %n, %at : index
+  %x = tile.load %p[%at] stride %one valid [%left] align 4 : !tile.ref<f32> -> tensor<16xf32>
+  %y = $op$ %x : tensor<16xf32>
+  tile.store %y, %o[%at] stride %one valid [%left] align 4 : tensor<16xf32>, !tile.ref<f32>
+  return
+})",
+              {{"op", op}});
 }
 
 } // namespace kdac::test

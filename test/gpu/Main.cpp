@@ -232,8 +232,9 @@ int main(int argc, char **argv) {
     worker->introduce();
     return [worker](size_t index) { return worker->run(index); };
   };
+  auto runAll = options.inProcess ? runInProcess : supervise;
   std::vector<Outcome> outcomes =
-      supervise(work.size(), makeTask, {options.timeLimit, options.stallLimit});
+      runAll(work.size(), makeTask, {options.timeLimit, options.stallLimit});
   if (outcomes.empty())
     return usage("no task could be started on this device");
   return report(work, outcomes) ? 0 : 1;

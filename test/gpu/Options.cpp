@@ -41,6 +41,9 @@ bool parseOptions(int argc, char **argv, Options &o, int &code) {
                  "seconds without progress after which a variant has failed")
       ->capture_default_str()
       ->check(CLI::Range(0.1, 1e6));
+  app.add_flag("--in-process", o.inProcess,
+               "no worker process: for cuda-gdb and compute-sanitizer; a crash "
+               "or a hang then ends everything");
   app.add_option("--threads", o.threads, "threads of the oracle; 0: all cores")
       ->capture_default_str()
       ->check(CLI::Range(0, 1024));

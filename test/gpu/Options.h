@@ -21,6 +21,7 @@ struct Options {
   bool cases = true;                   ///< run the correctness cases
   double timeLimit = 540;              ///< seconds for everything
   double stallLimit = 60;              ///< seconds without progress
+  bool inProcess = false;              ///< no worker process, for debuggers
   int threads = 0;                     ///< of the oracle and the host; 0: all
   uint64_t seed = 0;                   ///< 0: from the clock
   std::string commit;                  ///< what the ledger calls the source

@@ -23,7 +23,7 @@ double draw(const Recipe &recipe, const Variant &v, const std::string &name,
   double perChannel = 1 / std::sqrt(static_cast<double>(v.keyDim));
   if (name == "q" || name == "k")
     return recipe.direction(site) * (*v.l2norm ? 1.0 : perChannel);
-  if (name == "a" || name == "b") // far from unstable for a few tokens
+  if (name == "a" || name == "b") // too small to matter after a few tokens
     return 0.1 * recipe.direction(site) * perChannel;
   if (name == "v")
     return recipe.value(site, purpose);
@@ -67,11 +67,12 @@ Status Pattern::fill(DeviceBuffer &buffer, int64_t elements,
 }
 
 const Pattern &Patterns::of(const Variant &v, const Arg &arg) {
-  bool isKey = arg.name == "q" || arg.name == "k";
+  bool isUnit = arg.name == "a" || arg.name == "b" ||
+                ((arg.name == "q" || arg.name == "k") && !*v.l2norm);
   std::string key = arg.name + "." + std::string(spell(arg.dtype)) + "." +
                     std::string(spell(*v.gate)) + "." +
                     std::string(spell(*v.beta)) + (*v.l2norm ? ".n" : ".r") +
-                    (isKey ? std::to_string(v.keyDim) : "");
+                    (isUnit ? std::to_string(v.keyDim) : "");
   std::unique_ptr<Pattern> &slot = known[key];
   if (slot)
     return *slot;

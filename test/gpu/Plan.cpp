@@ -54,7 +54,7 @@ std::vector<CaseSpec> chunkCases() {
       bare(dense(1, 129, 1, 3, "gate_extreme")),
       packed({70, 0, 17}, 1, 2, "saturated_A"),
       stateless(dense(1, 65, 1, 1, "large_v")),
-      dense(1, 64, 1, 1, "tiny_qk"),
+      dense(1, 96, 2, 4, "tiny_qk"),
       dense(2, 0, 1, 2),
   };
 }
@@ -67,7 +67,7 @@ std::vector<CaseSpec> stepCases() {
       bare(dense(2, 7, 1, 3, "gate_extreme")),
       packed({3, 0, 1}, 1, 2, "saturated_A"),
       stateless(dense(2, 3, 1, 1, "large_v")),
-      dense(1, 8, 1, 1, "tiny_qk"),
+      dense(1, 24, 2, 4, "tiny_qk"),
       dense(2, 0, 1, 2),
   };
 }

@@ -129,7 +129,7 @@ TEST_F(GpuTest, Hang) {
 TEST_F(GpuTest, ACrashFailsAlone) {
   Finished r = run(pack("sm_90a", "crash") + " " + pack("sm_90a", "none") +
                    " " + pack("sm_90a", "hang") + " " +
-                   pack("sm_90a", "wrong") + " --stall-limit 1");
+                   pack("sm_90a", "wrong") + " --stall-limit 5");
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.output.find("1 passed, 3 failed, 0 not run"), std::string::npos)
       << r.output;
@@ -140,6 +140,11 @@ TEST_F(GpuTest, HostImages) {
   EXPECT_EQ(r.code, 0) << r.output;
   EXPECT_GE(r.ledger.size(), 9u);
   EXPECT_EQ(run("--host " + pack("host", "state")).code, 1);
+}
+
+TEST_F(GpuTest, InProcess) {
+  EXPECT_EQ(run(pack("sm_90a", "none") + " --in-process").code, 0);
+  EXPECT_EQ(run(pack("sm_90a", "wrong") + " --in-process").code, 1);
 }
 
 TEST_F(GpuTest, TimeIsUp) {

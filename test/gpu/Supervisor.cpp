@@ -169,4 +169,15 @@ std::vector<Outcome> supervise(size_t count, const MakeTask &makeTask,
   return Supervisor(count, makeTask, limits).run();
 }
 
+std::vector<Outcome> runInProcess(size_t count, const MakeTask &makeTask,
+                                  const Limits &limits) {
+  Clock::time_point start = Clock::now();
+  Task task = makeTask([] {});
+  std::vector<Outcome> outcomes;
+  for (size_t i = 0; task && i < count; ++i)
+    outcomes.push_back(secondsSince(start) > limits.total ? Outcome::NotRun
+                                                          : task(i));
+  return outcomes;
+}
+
 } // namespace kdac::gputest

@@ -38,6 +38,10 @@ struct Limits {
 std::vector<Outcome> supervise(size_t count, const MakeTask &makeTask,
                                const Limits &limits);
 
+/// The same in this process, without supervision: for debuggers.
+std::vector<Outcome> runInProcess(size_t count, const MakeTask &makeTask,
+                                  const Limits &limits);
+
 } // namespace kdac::gputest
 
 #endif // KDAC_TEST_GPU_SUPERVISOR_H

@@ -122,6 +122,22 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(self.run_tool("missing", "--gpu", "H100", self.pack(
             [("kda.a.sm_90a", "d1")]))[0], 1)
 
+    def test_missing_may_be_expected_exactly(self):
+        self.run_tool("merge", self.write("a", [line("kda.a.sm_90a", "d1")]))
+        pack = self.pack([("kda.a.sm_90a", "d1"), ("kda.b.sm_90a", "d2")])
+        names = self.path("unverified.txt")
+        self.assertEqual(self.run_tool("missing", pack, "--write", names)[0], 0)
+        self.assertEqual(self.run_tool("missing", pack, "--expect", names)[0],
+                         0)
+        changed = self.pack([("kda.a.sm_90a", "d9"), ("kda.b.sm_90a", "d2")])
+        code, text = self.run_tool("missing", changed, "--expect", names)
+        self.assertEqual(code, 1)
+        self.assertIn("kda.a.sm_90a: its code changed", text)
+        code, text = self.run_tool("missing", self.pack(
+            [("kda.a.sm_90a", "d1")]), "--expect", names)
+        self.assertEqual(code, 1)
+        self.assertIn("kda.b.sm_90a: has been run", text)
+
     def test_bad_files_are_refused_with_their_place(self):
         bad = line()
         del bad["us"]

@@ -12,6 +12,8 @@ out=${1:-$here/out}
 [ $# -gt 0 ] && shift
 mkdir -p "$out" || exit 2
 bench=${KDAC_BENCH:-chunk:1:8192:96,step:64:1:96}
+# Where container images keep the driver, if the loader does not know it.
+export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}/usr/local/nvidia/lib64"
 commit=$(cat "$here/commit" 2>/dev/null || echo unknown)
 
 # A pipe would hide the exit code, so it travels in a file.
