@@ -51,16 +51,19 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
       anchor, proven in range from the bound on the decay; 1 needs no bound.
     - `v_tile`: columns of V that one program instance carries.
     - `warps`: warps of a thread block; 1 on the host.
+    - `stages`: buffers of every tile that a chunk loop loads; with 2 the next
+      chunk's loads run behind the present chunk's work.
     - `operand`: element type of product operands: bf16, f16 or tf32 on tensor
       cores, f32 on the host.
+    - `gram`: element type of a decayed Gram product's scaled factors.
   }];
   let parameters = (ins StringRefParameter<>:$target, StringRefParameter<>:$form,
     "int64_t":$chunk, "int64_t":$leaf, "int64_t":$v_tile, "int64_t":$warps,
-    "::mlir::Type":$operand);
+    "int64_t":$stages, "::mlir::Type":$operand, "::mlir::Type":$gram);
   let assemblyFormat = [{
     `<` `target` `=` $target `,` `form` `=` $form `,` `chunk` `=` $chunk `,`
         `leaf` `=` $leaf `,` `v_tile` `=` $v_tile `,` `warps` `=` $warps `,`
-        `operand` `=` $operand `>`
+        `stages` `=` $stages `,` `operand` `=` $operand `,` `gram` `=` $gram `>`
   }];
   let genVerifyDecl = 1;
 }
@@ -79,12 +82,17 @@ def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
   let description = [{
     `inline`: recomputed where it is consumed. `registers`: distributed over the
     threads of the block. `shared`: in shared memory at byte `offset`, rows
-    `pitch` elements apart.
+    `pitch` elements apart, in `stages` buffers one after the other that the
+    iterations of a loop take in turn.
   }];
   let parameters = (ins EnumParameter<Tile_Home>:$home,
     DefaultValuedParameter<"int64_t", "0">:$offset,
-    DefaultValuedParameter<"int64_t", "0">:$pitch);
-  let assemblyFormat = "`<` $home (`,` `offset` `=` $offset^)? (`,` `pitch` `=` $pitch^)? `>`";
+    DefaultValuedParameter<"int64_t", "0">:$pitch,
+    DefaultValuedParameter<"int64_t", "1">:$stages);
+  let assemblyFormat = [{
+    `<` $home (`,` `offset` `=` $offset^)? (`,` `pitch` `=` $pitch^)?
+        (`,` `stages` `=` $stages^)? `>`
+  }];
 }
 
 def Tile_F32Tile : StaticShapeTensorOf<[F32]>;

@@ -36,7 +36,7 @@ void GpuLowering::sharedLeaves(Value value,
 }
 
 Value GpuLowering::sharedAddress(int64_t offset, int64_t pitch, Type element,
-                                 Coord row, Coord col) {
+                                 Coord row, Coord col, Value slot) {
   int64_t bytes = bytesOf(element);
   Value index;
   if (row.base)
@@ -44,6 +44,8 @@ Value GpuLowering::sharedAddress(int64_t offset, int64_t pitch, Type element,
   if (col.base)
     index = index ? b.add(index, col.base) : col.base;
   Value variable = index ? b.mul(index, bytes) : Value();
+  if (slot)
+    variable = variable ? b.add(variable, slot) : slot;
   return b.bytes(sharedBase, variable,
                  offset + (row.offset * pitch + col.offset) * bytes);
 }
@@ -55,7 +57,8 @@ GpuLowering::Values GpuLowering::loadShared(Value value, const Group &group) {
   bool isVector = tileType(value).getRank() == 1;
   auto read = [&](Coord row, Coord col, int64_t count) {
     Value pointer = sharedAddress(at.getOffset(), at.getPitch(), element,
-                                  isVector ? Coord() : row, col);
+                                  isVector ? Coord() : row, col,
+                                  slots.lookup(value));
     return b.load(pointer, element, count, std::min<int64_t>(16, count * bytes));
   };
   if (isVector || group.along == 1)
@@ -72,7 +75,8 @@ void GpuLowering::storeShared(Value value, const Group &group,
   Type element = tileType(value).getElementType();
   bool isVector = tileType(value).getRank() == 1;
   Value pointer = sharedAddress(at.getOffset(), at.getPitch(), element,
-                                isVector ? Coord() : group.row, group.col);
+                                isVector ? Coord() : group.row, group.col,
+                                slots.lookup(value));
   b.store(elements, pointer, element,
           std::min<int64_t>(16, group.width * bytesOf(element)));
 }
@@ -116,6 +120,10 @@ Value GpuLowering::globalPointer(const Access &at, const Group &group,
   Value constant = b.add(b.mul64(b.i64(line.offset), at.stride),
                          b.i64(inside.offset));
   return b.pointer(pointer, constant, at.element);
+}
+
+Value GpuLowering::globalPointer(tile::LoadOp op, const Group &group) {
+  return globalPointer(accessOf(op, op.getResult().getType()), group, 0);
 }
 
 Value GpuLowering::validity(Value ref, ValueRange valid, ArrayRef<int64_t> shape,

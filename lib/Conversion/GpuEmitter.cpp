@@ -213,10 +213,15 @@ void GpuEmitter::memoryFence() {
                             ArrayAttr());
 }
 
-Value GpuEmitter::opaque(Value x) {
+Value GpuEmitter::opaqueThread(Value thread) {
+  return NVVM::ShflOp::create(*this, getI32Type(), i32(-1), thread,
+                              rem(thread, 32), i32(31), NVVM::ShflKind::idx,
+                              UnitAttr());
+}
+
+Value GpuEmitter::opaqueSize(Value size64) {
   auto op = LLVM::InlineAsmOp::create(
-      *this, TypeRange{x.getType()}, ValueRange{x}, "",
-      x.getType().isInteger(64) ? "=l,0" : "=r,0",
+      *this, TypeRange{size64.getType()}, ValueRange{size64}, "", "=l,0",
       /*has_side_effects=*/true, /*is_align_stack=*/false,
       LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
   return op.getResult(0);

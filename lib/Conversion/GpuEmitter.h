@@ -71,9 +71,11 @@ public:
   /// Keeps LLVM from sharing loads across this point, which would hold a whole
   /// tile's elements in registers; no instruction.
   void memoryFence();
-  /// The same i32 or i64, but LLVM does not know it: what is computed from it stays
-  /// where it is used instead of being kept in registers around a loop.
-  Value opaque(Value x);
+  /// The same number, but not known to be: what is computed from it stays where
+  /// it is used instead of being kept, and spilled, around a loop. For the thread
+  /// index ptxas must not know either, so each lane asks itself for it.
+  Value opaqueThread(Value thread);
+  Value opaqueSize(Value size64);
   /// Adds x over the lanes that differ in the bits of `laneMask`, in all of them.
   Value sumLanes(Value x, llvm::ArrayRef<int64_t> laneMasks);
 

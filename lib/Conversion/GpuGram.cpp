@@ -39,12 +39,13 @@ private:
   void storeTask(const Task &task);
   void offDiagonalTiles(int64_t half);
   void keepWithin(Task &task, const Task &products, int64_t half);
-  Value isKept(Value row, Value col, int64_t half, bool strict);
+  Value isKept(bool rowHalf, bool colHalf, Value row, Value col, int64_t half,
+               bool strict);
   SmallVector<Task> leafTasks();
 
   GpuLowering::Operand scratch(unsigned buffer) {
     tile::PlaceAttr place = at.place(op.getResult(0), sides + buffer);
-    return {place.getOffset(), place.getPitch(), op.getOperand(), false};
+    return {place.getOffset(), place.getPitch(), op.getOperand(), false, {}};
   }
 
   GpuLowering &at;
@@ -195,35 +196,60 @@ SmallVector<GramLowering::Task> GramLowering::leafTasks() {
   return tasks;
 }
 
-/// i1: the element belongs to the level `half`, or to a leaf when half is 0.
-Value GramLowering::isKept(Value row, Value col, int64_t half, bool strict) {
+/// i1: whether an element of a diagonal tile belongs to the level `half`, or to
+/// a leaf when half is 0. `rowHalf`, `colHalf` say in which 8 rows and columns it
+/// is, `row` and `col` where in them. Null means no: most elements are decided
+/// here, not by the kernel.
+Value GramLowering::isKept(bool rowHalf, bool colHalf, Value row, Value col,
+                           int64_t half, bool strict) {
   using Predicate = arith::CmpIPredicate;
   auto compare = [&](Predicate predicate, Value x, Value y) -> Value {
     return arith::CmpIOp::create(b, predicate, x, y);
   };
-  auto both = [&](Value x, Value y) -> Value {
-    return arith::AndIOp::create(b, x, y);
+  auto constant = [&](bool kept) -> Value {
+    return kept ? arith::ConstantOp::create(b, b.getBoolAttr(true)).getResult()
+                : Value();
   };
+  Predicate below = strict ? Predicate::slt : Predicate::sle;
   int64_t block = half ? 2 * half : leaf;
+  if (block >= 16) {
+    if (half || rowHalf != colHalf)
+      return constant(rowHalf && !colHalf);
+    return compare(below, col, row);
+  }
+  if (rowHalf != colHalf)
+    return {};
   Value same = compare(Predicate::eq, b.div(row, block), b.div(col, block));
   if (!half)
-    return both(same, compare(strict ? Predicate::slt : Predicate::sle, col, row));
-  Value rowInSecond =
-      compare(Predicate::sge, b.rem(row, block), b.i32(half));
-  Value colInFirst = b.less(b.rem(col, block), b.i32(half));
-  return both(same, both(rowInSecond, colInFirst));
+    return arith::AndIOp::create(b, same, compare(below, col, row));
+  Value inHalves = arith::AndIOp::create(
+      b, compare(Predicate::sge, b.rem(row, block), b.i32(half)),
+      b.less(b.rem(col, block), b.i32(half)));
+  return arith::AndIOp::create(b, same, inHalves);
 }
 
 /// Takes the products that belong to this level into the task's sums.
 void GramLowering::keepWithin(Task &task, const Task &products, int64_t half) {
+  using Predicate = arith::CmpIPredicate;
   Value quad = b.div(at.lane, 4), pair = b.mul(b.rem(at.lane, 4), 2);
+  // A leaf of several tiles: those below the diagonal are kept whole.
+  Value below, diagonal;
+  if (!half && leaf > 16) {
+    below = b.less(task.col, task.row);
+    diagonal = arith::CmpIOp::create(b, Predicate::eq, task.row, task.col);
+  }
   for (unsigned side = 0; side < sides; ++side)
     for (int64_t i = 0; i < 8; ++i) {
-      Value row = b.add(b.add(task.row, quad), i / 2 % 2 * 8);
-      Value col = b.add(b.add(task.col, pair), i / 4 * 8 + i % 2);
-      Value kept = isKept(row, col, half, op.getStrict()[side]);
-      task.sums[side][i] = arith::SelectOp::create(
-          b, kept, products.sums[side][i], task.sums[side][i]);
+      Value kept = isKept(i / 2 % 2, i / 4, quad, b.add(pair, i % 2), half,
+                          op.getStrict()[side]);
+      if (below && kept)
+        kept = arith::AndIOp::create(b, diagonal, kept);
+      if (below)
+        kept = kept ? arith::OrIOp::create(b, below, kept).getResult() : below;
+      if (!kept)
+        continue;
+      Value &sum = task.sums[side][i];
+      sum = arith::SelectOp::create(b, kept, products.sums[side][i], sum);
     }
 }
 

@@ -58,6 +58,21 @@ private:
   mlir::LogicalResult lowerLoop(mlir::scf::ForOp loop);
   mlir::IRMapping hideSizes();
   void locateThread(Value threadIndex);
+
+  //===-- Loads ahead (GpuPipeline.cpp) ------------------------------------===//
+  /// The loop's loads that have two buffers.
+  llvm::SmallVector<tile::LoadOp> loadsAhead(mlir::scf::ForOp loop) const;
+  /// Starts the copies of iteration `number` into its buffers. Vectors come back
+  /// as one element per thread, to be stored when the iteration begins.
+  Values startLoads(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
+                    Value number);
+  void startCopy(tile::LoadOp op, Value slot);
+  /// Makes this iteration's tiles readable: stores the vectors, waits, and
+  /// points `slots` to the present buffers.
+  void finishLoads(llvm::ArrayRef<tile::LoadOp> loads, Value number,
+                   mlir::ValueRange vectors);
+  int64_t stageBytes(Value value) const;
+
   void lowerScalar(mlir::Operation *op);
   void lowerLoadScalar(tile::LoadScalarOp op);
   void lowerStore(tile::StoreOp op);
@@ -112,6 +127,7 @@ private:
   struct Access; ///< the operands of a tile.load or tile.store
   template <typename Op> Access accessOf(Op op, mlir::RankedTensorType type);
   Value globalPointer(const Access &access, const Group &group, int64_t element);
+  Value globalPointer(tile::LoadOp op, const Group &group); ///< its first element
   /// i1: `ref` is present and the group lies in the valid part.
   Value validity(Value ref, mlir::ValueRange valid, llvm::ArrayRef<int64_t> shape,
                  const Group &group);
@@ -135,13 +151,14 @@ private:
     int64_t offset, pitch; ///< bytes, elements
     mlir::Type element;
     bool transposed; ///< stored with the product's k along rows (for a: [k][m])
+    Value slot;      ///< bytes to the loop's present buffer, or null
   };
   void lowerDot(tile::DotOp op);
   Values loadA(const Operand &a, Coord row, int64_t k);
   Values loadB(const Operand &b, Coord col, int64_t k);
   void lowerGram(tile::DecayedGramOp op);
   Value sharedAddress(int64_t offset, int64_t pitch, mlir::Type element,
-                      Coord row, Coord col);
+                      Coord row, Coord col, Value slot = {});
 
   //===-- Across elements (GpuReductions.cpp) -------------------------------===//
   void lowerCumsum(tile::CumsumOp op);
@@ -162,6 +179,7 @@ private:
   mlir::LLVM::LLVMFuncOp function;
   mlir::IRMapping scalars;                  ///< tile kernel's scalars to ours
   llvm::DenseMap<Value, Values> registers;  ///< distributed values
+  llvm::DenseMap<Value, Value> slots; ///< bytes to the present of two buffers
   using Layouts = llvm::SmallVector<
       std::pair<llvm::SmallVector<int64_t>, std::unique_ptr<Layout>>>;
   Layouts layouts; ///< of the present region

@@ -18,8 +18,8 @@ int64_t mmaDepth(Type element) { return isa<FloatTF32Type>(element) ? 8 : 16; }
 GpuLowering::Values GpuLowering::loadA(const Operand &a, Coord row, int64_t k) {
   auto address = [&](Coord m, Coord depth) {
     return a.transposed
-               ? sharedAddress(a.offset, a.pitch, a.element, depth, m)
-               : sharedAddress(a.offset, a.pitch, a.element, m, depth);
+               ? sharedAddress(a.offset, a.pitch, a.element, depth, m, a.slot)
+               : sharedAddress(a.offset, a.pitch, a.element, m, depth, a.slot);
   };
   if (bytesOf(a.element) == 2) {
     // Stored [m][k]: matrices 0..3 are (m, k) = (0,0) (8,0) (0,8) (8,8).
@@ -47,8 +47,8 @@ GpuLowering::Values GpuLowering::loadA(const Operand &a, Coord row, int64_t k) {
 GpuLowering::Values GpuLowering::loadB(const Operand &o, Coord col, int64_t k) {
   auto address = [&](Coord n, Coord depth) {
     return o.transposed
-               ? sharedAddress(o.offset, o.pitch, o.element, n, depth)
-               : sharedAddress(o.offset, o.pitch, o.element, depth, n);
+               ? sharedAddress(o.offset, o.pitch, o.element, n, depth, o.slot)
+               : sharedAddress(o.offset, o.pitch, o.element, depth, n, o.slot);
   };
   if (bytesOf(o.element) == 2) {
     // Matrices 0..3 are (k, n) = (0,0) (8,0) (0,8) (8,8).
@@ -75,7 +75,7 @@ void GpuLowering::lowerDot(tile::DotOp op) {
   auto operand = [&](Value value, bool transposed) {
     tile::PlaceAttr at = place(value);
     return Operand{at.getOffset(), at.getPitch(), tileType(value).getElementType(),
-                   transposed};
+                   transposed, slots.lookup(value)};
   };
   Operand left = operand(op.getA(), op.getTransA());
   Operand right = operand(op.getB(), op.getTransB());

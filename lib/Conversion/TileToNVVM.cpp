@@ -52,6 +52,8 @@ tile::Home GpuLowering::home(Value value) const {
 
 GpuLowering::Range GpuLowering::range(Value value, unsigned extra) const {
   tile::PlaceAttr at = place(value, extra);
+  if (at.getStages() > 1)
+    return {at.getOffset(), at.getOffset() + at.getStages() * stageBytes(value)};
   auto type = cast<RankedTensorType>(value.getType());
   Type element = type.getElementType();
   int64_t rows = type.getRank() == 2 ? type.getDimSize(0) : 1;
@@ -259,7 +261,7 @@ IRMapping GpuLowering::hideSizes() {
     Value value = scalars.lookup(argument);
     before.map(argument, value);
     scalars.map(argument, arith::IndexCastOp::create(b, b.getIndexType(),
-                                                     b.opaque(b.toI64(value))));
+                                                     b.opaqueSize(b.toI64(value))));
   }
   return before;
 }
@@ -281,6 +283,10 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     initial.append(distribute(
         init, [&](const Group &group) { return evaluate(init, group); }));
   memo.clear();
+  SmallVector<tile::LoadOp> ahead = loadsAhead(loop);
+  size_t carried = initial.size();
+  if (!ahead.empty())
+    initial.append(startLoads(loop, ahead, scalars.lookup(loop.getLowerBound())));
   auto made = scf::ForOp::create(
       b, scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()),
       scalars.lookup(loop.getStep()), initial);
@@ -304,11 +310,18 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     if (made.getBody()->mightHaveTerminator())
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(made.getBody());
-    locateThread(b.opaque(outside.thread));
+    locateThread(b.opaqueThread(outside.thread));
     IRMapping sizes = hideSizes();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
+    Value number = made.getInductionVar();
+    if (!ahead.empty())
+      finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
     if (schedule.getForm() == "chunk")
       synchronise(); // the previous iteration's buffers are free from here on
+    Values vectors;
+    if (!ahead.empty())
+      vectors = startLoads(loop, ahead, arith::AddIOp::create(
+          b, number, scalars.lookup(loop.getStep())));
     Block *body = loop.getBody();
     for (Operation &op : body->without_terminator())
       if (failed(lowerOp(&op)))
@@ -318,7 +331,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
       next.append(distribute(yielded, [&](const Group &group) {
         return evaluate(yielded, group);
       }));
+    next.append(vectors);
     scf::YieldOp::create(b, next);
+    slots.clear();
     for (auto [size, value] : sizes.getValueMap())
       scalars.map(size, value);
   }
@@ -374,7 +389,7 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     return success();
   }
   tile::Home where = home(result);
-  if (where == tile::Home::Shared)
+  if (where == tile::Home::Shared && place(result).getStages() == 1)
     materialise(op, result);
   if (where == tile::Home::Registers)
     registers[result] = distribute(

@@ -39,7 +39,8 @@ static RankedTensorType tensorType(Value value) {
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    StringRef target, StringRef form,
                                    int64_t chunk, int64_t leaf, int64_t vTile,
-                                   int64_t warps, Type operand) {
+                                   int64_t warps, int64_t stages, Type operand,
+                                   Type gram) {
   // schedule C1
   if (form != "chunk" && form != "step")
     return emitError() << "expected form \"chunk\" or \"step\", but got \""
@@ -51,14 +52,17 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           "chunk "
                        << chunk << " and leaf " << leaf;
   // schedule C3
-  if (vTile < 1 || warps < 1)
-    return emitError() << "expected a positive v_tile and warps, but got "
-                       << vTile << " and " << warps;
+  if (vTile < 1 || warps < 1 || stages < 1 || stages > 2)
+    return emitError() << "expected a positive v_tile and warps and 1 or 2 "
+                          "stages, but got "
+                       << vTile << ", " << warps << " and " << stages;
   // schedule C4
-  if (!operand.isF32() && !operand.isBF16() && !operand.isF16() &&
-      !isa<FloatTF32Type>(operand))
-    return emitError() << "expected operand bf16, f16, tf32 or f32, but got "
-                       << operand;
+  for (Type type : {operand, gram})
+    if (!type.isF32() && !type.isBF16() && !type.isF16() &&
+        !isa<FloatTF32Type>(type))
+      return emitError()
+             << "expected operand and gram of bf16, f16, tf32 or f32, but got "
+             << type;
   return success();
 }
 

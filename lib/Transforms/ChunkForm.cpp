@@ -10,7 +10,7 @@ namespace {
 /// One chunk's tiles. Shapes: C tokens, K key channels, V columns of the slice.
 struct Chunk {
   Value first, valid;     ///< first token, number of tokens that exist
-  Value q, k, v;          ///< [C, K], [C, K], [C, V], f32; q scaled, q and k normalised
+  Value q, k, v;          ///< [C, K], [C, K], [C, V], f32; q and k normalised
   Value beta;             ///< [C] or null
   Value cumulative;       ///< G: [C, K], [C] or null (no decay)
 };
@@ -26,7 +26,7 @@ public:
 private:
   Value body(Value number, Value state);
   Chunk load(Value number);
-  Value normalised(const MappedOperand &source, Value rows, Value factor);
+  Value normalised(const MappedOperand &source, Value rows);
   std::pair<Value, Value> grams(const Chunk &c);
   Value updates(const Chunk &c, Value gram, Value state);
   Value decayed(const Chunk &c, Value rows);
@@ -41,20 +41,14 @@ private:
 
 } // namespace
 
-/// rows (f32) times `factor` (scalar or null), normalised if the map says so.
-Value ChunkForm::normalised(const MappedOperand &source, Value rows,
-                            Value factor) {
-  Value rowScale;
-  if (auto norm = dyn_cast_or_null<dplr::L2NormOp>(source.map)) {
-    Value squares = b.sum(b.mul(rows, rows), 1);
-    Value eps = b.constantLike(squares, norm.getEps().convertToDouble());
-    rowScale = b.rsqrt(b.add(squares, eps));
-  }
-  if (rowScale && factor)
-    rowScale = b.mul(rowScale, b.splat(factor, {chunk}));
-  else if (factor)
-    rowScale = factor;
-  return rowScale ? b.mul(rows, b.rowFactor(rowScale, rows)) : rows;
+/// rows (f32), normalised if the map says so.
+Value ChunkForm::normalised(const MappedOperand &source, Value rows) {
+  auto norm = dyn_cast_or_null<dplr::L2NormOp>(source.map);
+  if (!norm)
+    return rows;
+  Value squares = b.sum(b.mul(rows, rows), 1);
+  Value eps = b.constantLike(squares, norm.getEps().convertToDouble());
+  return b.mul(rows, b.rowFactor(b.rsqrt(b.add(squares, eps)), rows));
 }
 
 Chunk ChunkForm::load(Value number) {
@@ -65,8 +59,8 @@ Chunk ChunkForm::load(Value number) {
   Value q = b.toF32(kernel.loadKeyRows("q", c.first, chunk, c.valid));
   Value k = b.toF32(kernel.loadKeyRows("k", c.first, chunk, c.valid));
   c.v = b.toF32(kernel.loadValueRows(c.first, chunk, c.valid));
-  c.q = normalised(kernel.problem.q, q, kernel.arg("scale"));
-  c.k = normalised(kernel.problem.k, k, {});
+  c.q = normalised(kernel.problem.q, q);
+  c.k = normalised(kernel.problem.k, k);
   c.beta = kernel.loadBeta(c.first, chunk, c.valid);
   if (Value decay = kernel.loadLogDecay(c.first, chunk, c.valid))
     c.cumulative = tile::CumsumOp::create(b, decay.getType(), decay);
@@ -88,8 +82,8 @@ std::pair<Value, Value> ChunkForm::grams(const Chunk &c) {
     strict.push_back(false);
     SmallVector<Type> types(left.size(), square);
     auto gram = tile::DecayedGramOp::create(
-        b, types, c.k, c.cumulative, left, kernel.schedule.getLeaf(), operand,
-        strict);
+        b, types, c.k, c.cumulative, left, kernel.schedule.getLeaf(),
+        kernel.schedule.getGram(), strict);
     return {erases ? gram.getResult(0) : Value(), gram.getResults().back()};
   }
   // A decay common to all channels leaves the product: exp2(G_i - G_j).
@@ -155,6 +149,8 @@ Value ChunkForm::body(Value number, Value state) {
   Value w = updates(c, akk, operandState);
   Value out = b.dot(decayed(c, c.q), operandState);
   out = b.dot(op(aqk), w, out);
+  // The scale waits until here, where no rounding to a narrow type is ahead.
+  out = b.mul(out, b.splat(kernel.arg("scale"), {chunk, kernel.valueTile}));
   Value next = nextState(c, state, w);
   kernel.storeOut(out, c.first, c.valid);
   return next;

@@ -52,24 +52,39 @@ Type chooseOperand(const Problem &problem, bool host) {
   return BFloat16Type::get(context);
 }
 
+/// Scaled factors of a Gram product. Where all exponents are at most 0 and rows
+/// have at most length 1, f16 holds them with three more bits than bf16.
+Type chooseGram(const Problem &problem, int64_t leaf, Type operand) {
+  bool inUnitBall = problem.keysNormalised() &&
+                    isa_and_nonnull<dplr::L2NormOp>(problem.q.map);
+  if (problem.decayRank() == 3 && operand.isBF16() && leaf == 1 && inUnitBall &&
+      problem.recurrence.getPrecision() != dplr::Precision::Fast)
+    return Float16Type::get(operand.getContext());
+  return operand;
+}
+
 /// Bytes of shared memory a chunk kernel needs, as tile-place lays it out: raw
 /// q, k, v; G; the scaled factors of a Gram product; the operand copies of the
 /// state, U and W; the C x C matrices. A little high on purpose.
 int64_t sharedEstimate(const Problem &problem, int64_t chunk, int64_t vTile,
-                       int64_t operandBytes) {
+                       int64_t stages, int64_t operandBytes) {
   int64_t key = llvm::alignTo(problem.keyDim(), 16) + 8;
   int64_t value = vTile + 8;
-  int64_t inputBytes = problem.dtype().getIntOrFloatBitWidth() / 8;
-  int64_t raw = chunk * (2 * key + value) * inputBytes;
-  int64_t cumulative = problem.decayRank() == 3 ? chunk * key * 4 : 0;
+  auto bytes = [](Type type) { return type.getIntOrFloatBitWidth() / 8; };
+  int64_t raw = chunk * (2 * key + value) * bytes(problem.dtype());
+  int64_t cumulative = 0;
+  if (problem.decayRank() == 3) {
+    cumulative = chunk * key * 4;
+    raw += chunk * key * bytes(getElementTypeOrSelf(problem.decay.source));
+  }
   int64_t factors = 3 * chunk * key * operandBytes;
   int64_t chain = (key + 2 * chunk) * value * operandBytes;
   int64_t squares = 2 * chunk * (chunk + 8) * (4 + operandBytes);
-  return raw + cumulative + factors + chain + squares;
+  return stages * raw + cumulative + factors + chain + squares;
 }
 
 struct Choice {
-  int64_t chunk, vTile, warps;
+  int64_t chunk, vTile, warps, stages = 1;
 };
 
 /// 32 state registers a thread leave room for what ptxas loads ahead.
@@ -80,18 +95,31 @@ int64_t chooseWarps(int64_t keyTile, int64_t vTile) {
   return warps;
 }
 
+/// State registers a thread may hold. Beside the sums of several Gram levels, or
+/// the unpacked operands of tf32 products, ptxas finds no room for more than 32
+/// without spilling.
+int64_t stateRegisters(const Problem &problem, int64_t leaf,
+                       int64_t operandBytes) {
+  bool oneLevel = problem.decayRank() == 3 && leaf > 1;
+  return oneLevel && operandBytes == 2 ? 64 : 32;
+}
+
 Choice chooseGpuChunk(const Problem &problem, const Target &target,
                       int64_t operandBytes) {
   int64_t keyTile = llvm::alignTo(problem.keyDim(), 16);
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
+  // Whole heads first: preparing a chunk twice costs more than it saves.
   for (int64_t chunk : {32, 16})
-    for (int64_t vTile : {64, 32, 16}) {
-      vTile = std::min(vTile, fullValue);
-      bool fits = sharedEstimate(problem, chunk, vTile, operandBytes) <=
-                  target.sharedBytesPerBlock;
-      if (fits && keyTile * vTile <= 32 * 32 * 8)
-        return {chunk, vTile, chooseWarps(keyTile, vTile)};
-    }
+    for (int64_t vTile : {128, 64, 32, 16})
+      for (int64_t stages : {2, 1}) {
+        vTile = std::min(vTile, fullValue);
+        bool fits = sharedEstimate(problem, chunk, vTile, stages,
+                                   operandBytes) <= target.sharedBytesPerBlock;
+        int64_t registers =
+            stateRegisters(problem, chooseLeaf(problem, chunk), operandBytes);
+        if (fits && keyTile * vTile <= registers * 32 * 8)
+          return {chunk, vTile, chooseWarps(keyTile, vTile), stages};
+      }
   return {16, 16, chooseWarps(keyTile, 16)};
 }
 
@@ -100,8 +128,12 @@ Choice chooseGpuChunk(const Problem &problem, const Target &target,
 Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
   dplr::RecurrenceOp op = problem.recurrence;
-  if (op.getLayout() == dplr::Layout::VK)
-    return {1, std::min<int64_t>(fullValue, 32), 4};
+  if (op.getLayout() == dplr::Layout::VK) {
+    // About 64 state elements a thread keep enough bytes in flight.
+    int64_t vTile = std::min<int64_t>(fullValue, 32);
+    int64_t keyTile = llvm::alignTo(problem.keyDim(), 16);
+    return {1, vTile, keyTile * vTile <= 2048 ? 1 : keyTile * vTile <= 4096 ? 2 : 4};
+  }
   int64_t vTile = std::min<int64_t>(fullValue, 64);
   return {1, vTile, vTile / 16};
 }
@@ -157,14 +189,15 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       choice.warps = warps;
     StringRef formName = isChunk ? "chunk" : "step";
     int64_t leaf = isChunk ? chooseLeaf(*problem, choice.chunk) : 1;
+    Type gram = chooseGram(*problem, leaf, operand);
     if (failed(tile::ScheduleAttr::verify([&] { return function.emitOpError(); },
                                           row.name, formName, choice.chunk,
                                           leaf, choice.vTile, choice.warps,
-                                          operand)))
+                                          choice.stages, operand, gram)))
       return failure();
     return tile::ScheduleAttr::get(&getContext(), row.name, formName,
                                    choice.chunk, leaf, choice.vTile,
-                                   choice.warps, operand);
+                                   choice.warps, choice.stages, operand, gram);
   }
 
   void runOnOperation() override {

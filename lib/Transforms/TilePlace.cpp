@@ -37,7 +37,7 @@ private:
   int64_t position(Operation *op) { return positions.lookup(op); }
   void placeOp(Operation *op);
   tile::PlaceAttr shared(ArrayRef<int64_t> shape, Type element, int64_t first,
-                         int64_t last);
+                         int64_t last, int64_t stages = 1);
   void assignOffsets();
   LogicalResult checkLimit();
 
@@ -114,7 +114,8 @@ Home Placer::homeOf(Value value) {
   }
   if (isa<tile::LoadOp>(op)) {
     bool inLoop = op->getParentOfType<scf::ForOp>() != nullptr;
-    return (rank(value) == 2 && inLoop) ? Home::Shared : homeOfElementwise(op);
+    bool copied = inLoop && (rank(value) == 2 || schedule.getStages() > 1);
+    return copied ? Home::Shared : homeOfElementwise(op);
   }
   return isElementwise(op) ? homeOfElementwise(op) : Home::Shared;
 }
@@ -144,15 +145,15 @@ static int64_t elementBytes(Type element) {
 /// Rows are 16 bytes longer than their elements, an odd multiple of 16 bytes, so
 /// that the eight rows of a matrix fragment start in different banks.
 tile::PlaceAttr Placer::shared(ArrayRef<int64_t> shape, Type element,
-                               int64_t first, int64_t last) {
+                               int64_t first, int64_t last, int64_t stages) {
   int64_t bytes = elementBytes(element);
   int64_t pitch = shape.size() == 2 ? shape[1] + 16 / bytes : 0;
   int64_t size = shape.size() == 2 ? shape[0] * pitch : shape[0];
-  int64_t total = llvm::alignTo(size * bytes, 16);
+  int64_t total = stages * llvm::alignTo(size * bytes, 16);
   buffers.push_back({total, first, last});
   // The offset is the buffer's number until assignOffsets has run.
   return tile::PlaceAttr::get(kernel.getContext(), Home::Shared,
-                              buffers.size() - 1, pitch);
+                              buffers.size() - 1, pitch, stages);
 }
 
 void Placer::placeOp(Operation *op) {
@@ -162,11 +163,17 @@ void Placer::placeOp(Operation *op) {
       return;
     Home home = homeOf(result);
     auto type = cast<RankedTensorType>(result.getType());
-    if (home == Home::Shared)
+    auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
+    if (home != Home::Shared)
+      places.push_back(tile::PlaceAttr::get(op->getContext(), home, 0, 0, 1));
+    else if (isa<tile::LoadOp>(op) && loop && schedule.getStages() > 1)
+      // In flight while the loop works on other buffers: alive all through it.
       places.push_back(shared(type.getShape(), type.getElementType(),
-                              position(op), std::max(position(op), lastUse(result))));
+                              position(loop), loopEnds.lookup(loop),
+                              schedule.getStages()));
     else
-      places.push_back(tile::PlaceAttr::get(op->getContext(), home, 0, 0));
+      places.push_back(shared(type.getShape(), type.getElementType(), position(op),
+                              std::max(position(op), lastUse(result))));
   }
   if (auto gram = dyn_cast<tile::DecayedGramOp>(op)) {
     // Scratch for the scaled factors: every left side's, then the right side's
@@ -223,7 +230,8 @@ LogicalResult Placer::place() {
                           ? place
                           : tile::PlaceAttr::get(op->getContext(), Home::Shared,
                                                  buffers[place.getOffset()].offset,
-                                                 place.getPitch()));
+                                                 place.getPitch(),
+                                                 place.getStages()));
     op->setAttr(tile::kPlaceAttr, ArrayAttr::get(op->getContext(), attrs));
   }
   OpBuilder b(kernel);

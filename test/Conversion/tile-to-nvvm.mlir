@@ -29,7 +29,7 @@
 // CHECK: scf.yield
 // CHECK: llvm.store {{.*}} : vector<2xf32>, !llvm.ptr<1>
 #s = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
-                    v_tile = 32, warps = 4, operand = bf16>
+                    v_tile = 32, warps = 4, stages = 1, operand = bf16, gram = bf16>
 func.func @product(%a: !tile.ref<bf16>, %out: !tile.ref<f32>, %n: index)
     attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {
   %c0 = arith.constant 0 : index
@@ -55,7 +55,7 @@ func.func @product(%a: !tile.ref<bf16>, %out: !tile.ref<f32>, %n: index)
 // CHECK-LABEL: llvm.func @tf32(
 // CHECK: nvvm.mma.sync {{.*}}mma_type<tf32>{{.*}}shape = #nvvm.shape<m = 16, n = 8, k = 8>
 #s = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
-                    v_tile = 32, warps = 4, operand = tf32>
+                    v_tile = 32, warps = 4, stages = 1, operand = tf32, gram = tf32>
 func.func @tf32(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
     attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {
   %c0 = arith.constant 0 : index
@@ -79,7 +79,7 @@ func.func @tf32(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
 // CHECK-NOT: nvvm.barrier
 // CHECK: llvm.return
 #s = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
-                    v_tile = 32, warps = 4, operand = bf16>
+                    v_tile = 32, warps = 4, stages = 1, operand = bf16, gram = bf16>
 func.func @step(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
     attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {
   %c0 = arith.constant 0 : index

@@ -3,31 +3,31 @@
 
 // expected-error @below {{expected form "chunk" or "step", but got "scan"}}
 func.func private @schedule_c1() attributes {tile.schedule = #tile.schedule<
-  target = "host", form = "scan", chunk = 64, leaf = 16, v_tile = 64, warps = 1, operand = f32>}
+  target = "host", form = "scan", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32>}
 
 // -----
 
 // expected-error @below {{expected powers of two with leaf <= chunk, but got chunk 48 and leaf 16}}
 func.func private @schedule_c2_chunk() attributes {tile.schedule = #tile.schedule<
-  target = "host", form = "chunk", chunk = 48, leaf = 16, v_tile = 64, warps = 1, operand = f32>}
+  target = "host", form = "chunk", chunk = 48, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32>}
 
 // -----
 
 // expected-error @below {{expected powers of two with leaf <= chunk, but got chunk 16 and leaf 32}}
 func.func private @schedule_c2_leaf() attributes {tile.schedule = #tile.schedule<
-  target = "host", form = "chunk", chunk = 16, leaf = 32, v_tile = 64, warps = 1, operand = f32>}
+  target = "host", form = "chunk", chunk = 16, leaf = 32, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32>}
 
 // -----
 
 // expected-error @below {{expected a positive v_tile and warps, but got 0 and 1}}
 func.func private @schedule_c3() attributes {tile.schedule = #tile.schedule<
-  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 0, warps = 1, operand = f32>}
+  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 0, warps = 1, stages = 1, operand = f32, gram = f32>}
 
 // -----
 
 // expected-error @below {{expected operand bf16, f16, tf32 or f32, but got 'f64'}}
 func.func private @schedule_c4() attributes {tile.schedule = #tile.schedule<
-  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, operand = f64>}
+  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f64, gram = f64>}
 
 // -----
 

@@ -3,20 +3,20 @@
 // RUN: kdac-opt %s --mlir-print-op-generic | kdac-opt | FileCheck %s
 
 // CHECK-LABEL: func.func private @schedule_mma()
-// CHECK-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 64, leaf = 16, v_tile = 128, warps = 4, operand = bf16>
+// CHECK-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 64, leaf = 16, v_tile = 128, warps = 4, stages = 1, operand = bf16, gram = bf16>
 func.func private @schedule_mma() attributes {tile.kernel, tile.schedule =
   #tile.schedule<target = "sm_90a", form = "chunk", chunk = 64, leaf = 16,
-                 v_tile = 128, warps = 4, operand = bf16>}
+                 v_tile = 128, warps = 4, stages = 1, operand = bf16, gram = bf16>}
 
-// CHECK: #tile.schedule<target = "host", form = "step", chunk = 1, leaf = 1, v_tile = 48, warps = 1, operand = f32>
+// CHECK: #tile.schedule<target = "host", form = "step", chunk = 1, leaf = 1, v_tile = 48, warps = 1, stages = 1, operand = f32, gram = f32>
 func.func private @schedule_step() attributes {tile.schedule =
   #tile.schedule<target = "host", form = "step", chunk = 1, leaf = 1, v_tile = 48,
-                 warps = 1, operand = f32>}
+                 warps = 1, stages = 1, operand = f32, gram = f32>}
 
 // CHECK: operand = tf32>
 func.func private @schedule_tf32() attributes {tile.schedule =
   #tile.schedule<target = "sm_80", form = "chunk", chunk = 16, leaf = 1,
-                 v_tile = 32, warps = 8, operand = tf32>}
+                 v_tile = 32, warps = 8, stages = 1, operand = tf32, gram = tf32>}
 
 // CHECK-LABEL: func.func @place(
 // CHECK: tile.place = #tile.place<inline>

@@ -6,8 +6,8 @@
 // Operands of products are bf16 for bf16 inputs on tensor cores, f32 on the host.
 // A bound of -5 and unit keys allow leaves of 16 rows: 15 * 5 * log2(e) = 108.2.
 // CHECK-LABEL: func.func @bounded_unit_keys(
-// GPU-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64, warps = 8, operand = bf16>
-// HOST-SAME: #tile.schedule<target = "host", form = "chunk", chunk = 32, leaf = 16, v_tile = 128, warps = 1, operand = f32>
+// GPU-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64, warps = 8, stages = 1, operand = bf16, gram = bf16>
+// HOST-SAME: #tile.schedule<target = "host", form = "chunk", chunk = 32, leaf = 16, v_tile = 128, warps = 1, stages = 1, operand = f32, gram = f32>
 // FORCED-LABEL: func.func @bounded_unit_keys(
 // FORCED-SAME: chunk = 16, leaf = 16, v_tile = 48, warps = 8
 func.func @bounded_unit_keys(%q: tensor<?x?x128xbf16>, %g: tensor<?x?x128xbf16>, %s: f32)

@@ -2,7 +2,7 @@
 // RUN: kdac-opt %s --verify-diagnostics --tile-place
 
 #s = #tile.schedule<target = "sm_89", form = "chunk", chunk = 128, leaf = 16,
-                    v_tile = 64, warps = 4, operand = bf16>
+                    v_tile = 64, warps = 4, stages = 1, operand = bf16, gram = bf16>
 
 // expected-error @below {{needs 133120 bytes of shared memory, but sm_89 has 101376; a smaller chunk than 128 or v_tile than 64 needs less}}
 func.func @too_large(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)

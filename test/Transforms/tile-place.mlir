@@ -2,9 +2,9 @@
 // RUN: kdac-opt %s --tile-place | FileCheck %s
 
 #s = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
-                    v_tile = 32, warps = 4, operand = bf16>
+                    v_tile = 32, warps = 4, stages = 1, operand = bf16, gram = bf16>
 #step = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
-                       v_tile = 32, warps = 4, operand = bf16>
+                       v_tile = 32, warps = 4, stages = 1, operand = bf16, gram = bf16>
 
 // Loads of the loop and operands of products are in shared memory, rows 16 bytes
 // apart from a multiple of 32; sums and products in registers; the rest is
