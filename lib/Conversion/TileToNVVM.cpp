@@ -310,13 +310,15 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     if (made.getBody()->mightHaveTerminator())
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(made.getBody());
-    locateThread(b.opaqueThread(outside.thread));
-    IRMapping sizes = hideSizes();
+    // The step form's loop runs once as a rule: there is nothing to save.
+    bool isChunk = schedule.getForm() == "chunk";
+    locateThread(isChunk ? b.opaqueThread(outside.thread) : outside.thread);
+    IRMapping sizes = isChunk ? hideSizes() : IRMapping();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
     Value number = made.getInductionVar();
     if (!ahead.empty())
       finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
-    if (schedule.getForm() == "chunk")
+    if (isChunk)
       synchronise(); // the previous iteration's buffers are free from here on
     Values vectors;
     if (!ahead.empty())

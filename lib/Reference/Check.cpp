@@ -71,13 +71,19 @@ void checkTrailing(const Case &c, Failures &failures) {
 Comparison judge(const Buffer &actual, const std::vector<double> &expected,
                  int64_t tokens, double bound) {
   Comparison result = compare(actual, expected, tokens);
-  result.bound = bound * smallSampleFactor(result.elements);
-  result.rowBound =
-      bound * worstRowFactor * smallSampleFactor(actual.layout().width);
+  setBounds(result, bound, actual.layout().width);
   return result;
 }
 
 } // namespace
+
+void setBounds(Comparison &comparison, double bound, int64_t width) {
+  width = std::max<int64_t>(1, width);
+  comparison.bound = bound * smallSampleFactor(comparison.elements,
+                                               comparison.elements / width);
+  comparison.rowBound =
+      bound * worstRowFactor * smallSampleFactor(width, width);
+}
 
 bool CheckResult::passed() const {
   return failures.empty() &&

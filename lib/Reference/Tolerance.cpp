@@ -1,5 +1,6 @@
 #include "kdac/Reference/Tolerance.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kdac::reference {
@@ -112,9 +113,10 @@ Tolerance toleranceOf(const Variant &variant, Difficulty difficulty) {
   return {};
 }
 
-double smallSampleFactor(int64_t elements) {
-  return 1.0 +
-         4.0 / std::sqrt(static_cast<double>(elements < 1 ? 1 : elements));
+double smallSampleFactor(int64_t elements, int64_t rows) {
+  double samples =
+      std::sqrt(std::max(1.0, double(elements)) * std::max(1.0, double(rows)));
+  return 1.0 + 4.0 / std::sqrt(samples);
 }
 
 } // namespace kdac::reference

@@ -21,9 +21,7 @@ constexpr size_t maxSets = 12;
 constexpr int warmUps = 3;
 
 Status judge(Comparison comparison, double bound, int64_t width) {
-  comparison.bound = bound * reference::smallSampleFactor(comparison.elements);
-  comparison.rowBound =
-      bound * reference::worstRowFactor * reference::smallSampleFactor(width);
+  reference::setBounds(comparison, bound, width);
   if (comparison.passed())
     return Status::success();
   return Status(ErrorCode::Corrupt,

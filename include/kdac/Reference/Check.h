@@ -36,6 +36,10 @@ CheckResult check(Case &c, const Runner &runner,
 /// All lines of a result, joined by "; ".
 std::string toString(const CheckResult &result);
 
+/// Gives a comparison of a tensor with rows of `width` its bounds, from the
+/// tolerance table's `bound` for a whole large tensor.
+void setBounds(Comparison &comparison, double bound, int64_t width);
+
 } // namespace kdac::reference
 
 #endif // KDAC_REFERENCE_CHECK_H

@@ -57,9 +57,11 @@ struct Tolerance {
 /// The bounds for a resolved variant of a known target.
 Tolerance toleranceOf(const Variant &variant, Difficulty difficulty);
 
-/// Factor on a bound for a tensor of `elements` numbers: the RMS of few
-/// roundings scatters around its mean by about 1 / sqrt(elements).
-double smallSampleFactor(int64_t elements);
+/// Factor on a bound for a tensor of `rows` rows with `elements` numbers in all:
+/// the RMS of n independent roundings scatters by about 1 / sqrt(n). A rounded
+/// coefficient of a product is shared by a whole row and a rounded update by a
+/// whole column, so n lies between rows and elements: their geometric mean.
+double smallSampleFactor(int64_t elements, int64_t rows);
 
 /// Factor on a bound for the worst row (one token and head of out, one head of
 /// a state), measured against at least the tensor's mean row: rows differ in
