@@ -94,8 +94,7 @@ def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
     DefaultValuedParameter<"int64_t", "0">:$pitch,
     DefaultValuedParameter<"int64_t", "1">:$stages);
   let assemblyFormat = [{
-    `<` $home (`,` `offset` `=` $offset^)? (`,` `pitch` `=` $pitch^)?
-        (`,` `stages` `=` $stages^)? `>`
+    `<` $home (`,` struct($offset, $pitch, $stages)^)? `>`
   }];
 }
 
