@@ -320,7 +320,10 @@ TEST_P(PropertiesTest, SchedulesAgreeWithTheOracle) {
   Results expected = run(operandsOf(c));
   for (int64_t chunk : {16, 64})
     for (int64_t vTile : {16, 48}) {
-      const HostVariant &kernel = hostVariant(variant, {chunk, vTile, 0});
+      ScheduleOptions schedule;
+      schedule.chunk = chunk;
+      schedule.vTile = vTile;
+      const HostVariant &kernel = hostVariant(variant, schedule);
       EXPECT_TRUE(!kernel.error.empty() || kernel.vTile == vTile);
       CheckResult result = check(c, kernel.runner(), &expected);
       EXPECT_TRUE(result.passed()) << name << " chunk " << chunk << " v_tile "
