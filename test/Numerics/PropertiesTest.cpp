@@ -263,7 +263,10 @@ TEST_P(PropertiesTest, SchedulesAgreeWithTheOracle) {
     chunks = {0};
   for (int64_t chunk : chunks)
     for (int64_t vTile : {16, 32, 48}) { // 32 leaves a narrow last slice
-      const HostVariant &kernel = hostVariant(variant, {chunk, vTile, 0});
+      ScheduleOptions options;
+      options.chunk = chunk;
+      options.vTile = vTile;
+      const HostVariant &kernel = hostVariant(variant, options);
       EXPECT_EQ(kernel.vTile, vTile) << kernel.error;
       CheckResult result = check(c, kernel.runner(), &expected);
       EXPECT_TRUE(result.passed()) << name << " chunk " << chunk << " v_tile "
