@@ -82,7 +82,8 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
   }];
   let options = [
     Option<"minBlocks", "min-blocks", "int64_t", "0",
-           "blocks of the kernel that an SM must hold; 0 leaves it to ptxas">,
+           "blocks of the kernel that an SM must hold; 0: as its kdac.min_blocks "
+           "says, if any; -1: ptxas decides">,
   ];
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",

@@ -4,10 +4,6 @@ using namespace mlir;
 
 namespace kdac {
 
-int64_t bytesOf(Type element) {
-  return isa<FloatTF32Type>(element) ? 4 : element.getIntOrFloatBitWidth() / 8;
-}
-
 // Every f32 multiplication and addition may be fused: ptxas contracts only what
 // it is allowed to.
 static constexpr auto kContract = arith::FastMathFlags::contract;

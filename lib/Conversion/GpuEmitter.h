@@ -3,6 +3,7 @@
 #ifndef KDAC_LIB_CONVERSION_GPUEMITTER_H
 #define KDAC_LIB_CONVERSION_GPUEMITTER_H
 
+#include "kdac/Dialect/Tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/Dialect/LLVMIR/NVVMDialect.h"
@@ -89,8 +90,7 @@ private:
   Value pack16(Value low, Value high, mlir::Type element);
 };
 
-/// Bytes of one element in memory; tf32 is kept in 32 bits.
-int64_t bytesOf(mlir::Type element);
+using tile::bytesOf;
 
 } // namespace kdac
 

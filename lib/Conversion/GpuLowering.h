@@ -61,17 +61,22 @@ private:
   void locateThread(Value threadIndex);
 
   //===-- Loads ahead (GpuPipeline.cpp) ------------------------------------===//
-  /// The loop's loads that have two buffers.
+  /// The loop's loads that have several buffers.
   llvm::SmallVector<tile::LoadOp> loadsAhead(mlir::scf::ForOp loop) const;
-  /// Starts the copies of iteration `number` into its buffers. Vectors come back
-  /// as one element per thread, to be stored when the iteration begins.
-  Values startLoads(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
-                    Value number);
+  /// Starts the copies of iteration `number` into its buffers.
+  void startCopies(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
+                   Value number);
   void startCopy(tile::LoadOp op, Value slot);
-  /// Makes this iteration's tiles readable: stores the vectors, waits, and
+  /// Vectors that cannot be copied: one element per thread of iteration
+  /// `number`, to be stored when it begins.
+  Values loadElements(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
+                      Value number);
+  Group elementGroup(tile::LoadOp load);
+  /// Makes this iteration's tiles readable: stores the elements, waits, and
   /// points `slots` to the present buffers.
   void finishLoads(llvm::ArrayRef<tile::LoadOp> loads, Value number,
-                   mlir::ValueRange vectors);
+                   mlir::ValueRange elements);
+  Value slotOf(Value value, Value number);
   int64_t stageBytes(Value value) const;
 
   void lowerScalar(mlir::Operation *op);
@@ -191,7 +196,7 @@ private:
   mlir::LLVM::LLVMFuncOp function;
   mlir::IRMapping scalars;                  ///< tile kernel's scalars to ours
   llvm::DenseMap<Value, Values> registers;  ///< distributed values
-  llvm::DenseMap<Value, Value> slots; ///< bytes to the present of two buffers
+  llvm::DenseMap<Value, Value> slots; ///< bytes to the present of its buffers
   using Layouts = llvm::SmallVector<
       std::pair<llvm::SmallVector<int64_t>, std::unique_ptr<Layout>>>;
   Layouts layouts; ///< of the present region

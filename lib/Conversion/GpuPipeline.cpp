@@ -30,7 +30,7 @@ void GpuLowering::startCopy(tile::LoadOp op, Value slot) {
   auto type = op.getResult().getType();
   int64_t bytes = bytesOf(type.getElementType());
   tile::PlaceAttr at = place(op.getResult());
-  Layout layout = linear(type.getShape(), 16 / bytes);
+  Layout layout = linear(type.getShape(), 16 / bytes); // rows, or a whole vector
   for (auto [i, group] : llvm::enumerate(layout.groups)) {
     OpBuilder::InsertionGuard restore(b);
     if (!layout.guards.empty()) {
@@ -58,49 +58,63 @@ static IRMapping scalarsOf(scf::ForOp loop, IRMapping scalars, Value number,
   return scalars;
 }
 
-static Value oddTimes(GpuEmitter &b, Value number, int64_t bytes) {
-  Value odd = arith::AndIOp::create(b, b.toI32(number), b.i32(1));
-  return b.mul(odd, bytes);
+/// Bytes to the buffer of iteration `number`: they take turns.
+Value GpuLowering::slotOf(Value value, Value number) {
+  int64_t stages = place(value).getStages();
+  Value turn = arith::RemUIOp::create(b, b.toI32(number), b.i32(stages));
+  return b.mul(turn, stageBytes(value));
 }
 
-GpuLowering::Values GpuLowering::startLoads(scf::ForOp loop,
-                                            ArrayRef<tile::LoadOp> loads,
-                                            Value number) {
+/// Vectors whose elements lie apart in memory are too small to copy
+/// asynchronously: each thread keeps an element in a register for an iteration.
+static bool goesThroughRegister(tile::LoadOp load) {
+  return load.getResult().getType().getRank() == 1 &&
+         (getConstantIntValue(load.getStride()) != 1 || load.getAlign() < 16);
+}
+
+void GpuLowering::startCopies(scf::ForOp loop, ArrayRef<tile::LoadOp> loads,
+                              Value number) {
   IRMapping present = scalars;
   scalars = scalarsOf(loop, present, number, b);
-  Values vectors;
-  for (tile::LoadOp load : loads) {
-    auto type = load.getResult().getType();
-    if (type.getRank() == 2) {
-      startCopy(load, oddTimes(b, number, stageBytes(load.getResult())));
-      continue;
-    }
-    // Elements apart in memory are too small to copy asynchronously: each
-    // thread keeps one in a register for an iteration.
-    Group group;
-    group.col = {b.rem(thread, type.getDimSize(0)), 0};
-    vectors.push_back(loadGlobal(load, group)[0]);
-  }
+  for (tile::LoadOp load : loads)
+    if (!goesThroughRegister(load))
+      startCopy(load, slotOf(load.getResult(), number));
   NVVM::CpAsyncCommitGroupOp::create(b);
   scalars = present;
-  return vectors;
+}
+
+GpuLowering::Values GpuLowering::loadElements(scf::ForOp loop,
+                                              ArrayRef<tile::LoadOp> loads,
+                                              Value number) {
+  IRMapping present = scalars;
+  scalars = scalarsOf(loop, present, number, b);
+  Values elements;
+  for (tile::LoadOp load : loads)
+    if (goesThroughRegister(load))
+      elements.push_back(loadGlobal(load, elementGroup(load))[0]);
+  scalars = present;
+  return elements;
+}
+
+/// Threads beyond the vector repeat elements, and store equal values.
+Group GpuLowering::elementGroup(tile::LoadOp load) {
+  Group group;
+  group.col = {b.rem(thread, load.getResult().getType().getDimSize(0)), 0};
+  return group;
 }
 
 void GpuLowering::finishLoads(ArrayRef<tile::LoadOp> loads, Value number,
-                              ValueRange vectors) {
+                              ValueRange elements) {
   for (tile::LoadOp load : loads) {
-    Value result = load.getResult();
-    slots[result] = oddTimes(b, number, stageBytes(result));
-    auto type = load.getResult().getType();
-    if (type.getRank() != 1)
+    slots[load.getResult()] = slotOf(load.getResult(), number);
+    if (!goesThroughRegister(load))
       continue;
-    // Threads beyond the vector repeat elements and store equal values.
-    Group group;
-    group.col = {b.rem(thread, type.getDimSize(0)), 0};
-    storeShared(result, group, vectors.front());
-    vectors = vectors.drop_front();
+    storeShared(load.getResult(), elementGroup(load), elements.front());
+    elements = elements.drop_front();
   }
-  NVVM::CpAsyncWaitGroupOp::create(b, 0);
+  tile::LoadOp first = loads.front();
+  int64_t stages = place(first.getResult()).getStages();
+  NVVM::CpAsyncWaitGroupOp::create(b, stages - 2);
 }
 
 } // namespace kdac

@@ -114,7 +114,10 @@ void GpuLowering::createKernel() {
   function->setAttr("nvvm.kernel", b.getUnitAttr());
   function->setAttr("nvvm.reqntid",
                     b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
-  if (minBlocks)
+  if (auto wanted = kernel->getAttrOfType<IntegerAttr>("kdac.min_blocks");
+      wanted && minBlocks == 0)
+    minBlocks = wanted.getInt();
+  if (minBlocks > 0)
     function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
   for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads",
                          "kdac.grid", "kdac.workspace"})
@@ -286,8 +289,19 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   memo.clear();
   SmallVector<tile::LoadOp> ahead = loadsAhead(loop);
   size_t carried = initial.size();
-  if (!ahead.empty())
-    initial.append(startLoads(loop, ahead, scalars.lookup(loop.getLowerBound())));
+  int64_t distance = ahead.empty() ? 0 : place(ahead[0].getResult()).getStages() - 1;
+  auto later = [&](Value number, int64_t iterations) {
+    Value step = scalars.lookup(loop.getStep());
+    for (int64_t i = 0; i < iterations; ++i)
+      number = arith::AddIOp::create(b, number, step);
+    return number;
+  };
+  if (!ahead.empty()) {
+    Value first = scalars.lookup(loop.getLowerBound());
+    initial.append(loadElements(loop, ahead, first));
+    for (int64_t i = 0; i < distance; ++i)
+      startCopies(loop, ahead, later(first, i));
+  }
   auto made = scf::ForOp::create(
       b, scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()),
       scalars.lookup(loop.getStep()), initial);
@@ -321,10 +335,11 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
       finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
     if (isChunk)
       synchronise(); // the previous iteration's buffers are free from here on
-    Values vectors;
-    if (!ahead.empty())
-      vectors = startLoads(loop, ahead, arith::AddIOp::create(
-          b, number, scalars.lookup(loop.getStep())));
+    Values elements;
+    if (!ahead.empty()) {
+      elements = loadElements(loop, ahead, later(number, 1));
+      startCopies(loop, ahead, later(number, distance));
+    }
     Block *body = loop.getBody();
     for (Operation &op : body->without_terminator())
       if (failed(lowerOp(&op)))
@@ -334,7 +349,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
       next.append(distribute(yielded, [&](const Group &group) {
         return evaluate(yielded, group);
       }));
-    next.append(vectors);
+    next.append(elements);
     scf::YieldOp::create(b, next);
     slots.clear();
     for (auto [size, value] : sizes.getValueMap())

@@ -32,6 +32,10 @@ void TileDialect::initialize() {
       >();
 }
 
+int64_t kdac::tile::bytesOf(Type element) {
+  return isa<FloatTF32Type>(element) ? 4 : element.getIntOrFloatBitWidth() / 8;
+}
+
 static RankedTensorType tensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
@@ -52,8 +56,8 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           "chunk "
                        << chunk << " and leaf " << leaf;
   // schedule C3
-  if (vTile < 1 || warps < 1 || stages < 1 || stages > 2)
-    return emitError() << "expected a positive v_tile and warps and 1 or 2 "
+  if (vTile < 1 || warps < 1 || stages < 1 || stages > 4)
+    return emitError() << "expected a positive v_tile and warps and 1 to 4 "
                           "stages, but got "
                        << vTile << ", " << warps << " and " << stages;
   // schedule C4

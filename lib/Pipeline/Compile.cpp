@@ -182,7 +182,7 @@ static Error compileGpu(const CompileJob &job, const CompileOptions &options,
     kernel = std::move(first);
     return refused;
   }
-  for (int64_t blocks : {1, 2}) {
+  for (int64_t blocks : {-1, 1, 2}) {
     CompileJob again = job;
     again.schedule.minBlocks = blocks;
     CompiledKernel attempt = kernel;

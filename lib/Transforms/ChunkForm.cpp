@@ -59,10 +59,12 @@ Chunk ChunkForm::load(Value number) {
   Value q = b.toF32(kernel.loadKeyRows("q", c.first, chunk, c.valid));
   Value k = b.toF32(kernel.loadKeyRows("k", c.first, chunk, c.valid));
   c.v = b.toF32(kernel.loadValueRows(c.first, chunk, c.valid));
+  Value gate = kernel.loadGate(c.first, chunk, c.valid);
+  c.beta = kernel.loadBeta(c.first, chunk, c.valid);
+  // Every load stands before the first use of one.
   c.q = normalised(kernel.problem.q, q);
   c.k = normalised(kernel.problem.k, k);
-  c.beta = kernel.loadBeta(c.first, chunk, c.valid);
-  if (Value decay = kernel.loadLogDecay(c.first, chunk, c.valid))
+  if (Value decay = kernel.logDecay(gate, chunk, c.valid))
     c.cumulative = tile::CumsumOp::create(b, decay.getType(), decay);
   return c;
 }

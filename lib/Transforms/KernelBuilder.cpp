@@ -221,21 +221,22 @@ Value KernelBuilder::mapGate(Value logits) {
   return b.max(decay, kLogDecayFloor);
 }
 
-Value KernelBuilder::loadLogDecay(Value first, int64_t rows, Value valid) {
+Value KernelBuilder::loadGate(Value first, int64_t rows, Value valid) {
   if (!problem.decay)
     return {};
-  Value logits;
-  if (problem.decayRank() == 1) {
-    logits = tile::LoadScalarOp::create(b, b.getF32Type(), arg("g"), valueHead,
-                                        b.f32(0));
-    if (rows)
-      logits = b.splat(logits, {rows});
-  } else if (problem.decayRank() == 2) {
-    logits = loadPerHead("g", first, rows, valid);
-  } else {
-    logits = b.toF32(loadKeyRows("g", first, rows, valid));
-  }
-  Value decay = mapGate(logits);
+  if (problem.decayRank() == 3)
+    return b.toF32(loadKeyRows("g", first, rows, valid));
+  if (problem.decayRank() == 2)
+    return loadPerHead("g", first, rows, valid);
+  Value constant = tile::LoadScalarOp::create(b, b.getF32Type(), arg("g"),
+                                              valueHead, b.f32(0));
+  return rows ? b.splat(constant, {rows}) : constant;
+}
+
+Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
+  if (!gate)
+    return {};
+  Value decay = mapGate(gate);
   return rows ? b.maskRows(decay, valid) : decay;
 }
 

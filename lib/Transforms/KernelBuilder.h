@@ -38,9 +38,11 @@ public:
   Value loadValueRows(Value first, int64_t rows, Value valid);
   /// beta as f32 [rows], or a scalar when rows is 0; null when absent.
   Value loadBeta(Value first, int64_t rows, Value valid);
-  /// The base-2 log-decay of `rows` tokens: [rows, K], [rows], or for one token
-  /// (rows 0) [K] or a scalar. Zero on rows past `valid`. Null when absent.
-  Value loadLogDecay(Value first, int64_t rows, Value valid);
+  /// The gate operand of `rows` tokens in f32: [rows, K], [rows], or for one token
+  /// (rows 0) [K] or a scalar. Null when absent.
+  Value loadGate(Value first, int64_t rows, Value valid);
+  /// The base-2 log-decay of what loadGate gave; zero on rows past `valid`.
+  Value logDecay(Value gate, int64_t rows, Value valid);
   /// Writes [rows, v_tile] (or [v_tile]) of the output.
   void storeOut(Value out, Value first, Value valid);
 

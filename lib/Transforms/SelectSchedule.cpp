@@ -153,10 +153,12 @@ LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
 struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
   using DplrSelectSchedulePassBase::DplrSelectSchedulePassBase;
 
+  /// Split wherever there is something to prepare: chunks in parallel, and a
+  /// chain short enough for few heads (docs/PERFORMANCE.md).
   StringRef chooseRoles(bool canSplit) {
     if (!roles.empty())
       return roles;
-    return "fused";
+    return canSplit ? "split" : "fused";
   }
 
   FailureOr<tile::ScheduleAttr> select(func::FuncOp function,
@@ -197,6 +199,12 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     int64_t leaf = isChunk ? chooseLeaf(*problem, choice.chunk) : 1;
     Type gram = chooseGram(*problem, leaf, operand);
     StringRef role = chooseRoles(isChunk && !host);
+    if (role == "split" && (host || !isChunk)) {
+      function.emitOpError() << "has no split roles "
+                             << (host ? "on the host" : "in the step form")
+                             << "; use roles fused";
+      return failure();
+    }
     if (failed(tile::ScheduleAttr::verify([&] { return function.emitOpError(); },
                                           row.name, formName, choice.chunk,
                                           leaf, choice.vTile, choice.warps,

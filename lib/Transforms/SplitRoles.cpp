@@ -1,5 +1,6 @@
 #include "TileBuilder.h"
 #include "kdac/Passes.h"
+#include "kdac/Target/Targets.h"
 
 #include "mlir/IR/IRMapping.h"
 #include "llvm/ADT/SetVector.h"
@@ -16,6 +17,8 @@ namespace {
 /// Enough programs of the preparing kernel to fill any GPU several times over;
 /// each takes its share of a sequence's chunks.
 constexpr int64_t kPreparePrograms = 4096;
+constexpr int64_t kPrepareWarps = 8;
+constexpr int64_t kPrepareBlocks = 3; ///< on one SM
 
 bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
 
@@ -44,12 +47,20 @@ private:
   void findParts();
   func::FuncOp clone(StringRef name, IRMapping &mapping);
   void makePrepare();
+  int64_t chainStages();
   void makeChain();
   /// Inside the loop: the element of `part` at which image `number` starts.
   Value start(TileBuilder &b, Value image, RankedTensorType type);
   Value view(TileBuilder &b, func::FuncOp function, const Part &part);
   SmallVector<Value> wholeTile(TileBuilder &b, RankedTensorType type);
   Value workspaceOf(func::FuncOp function);
+  tile::ScheduleAttr with(int64_t stages, int64_t warps) {
+    tile::ScheduleAttr s = schedule;
+    return tile::ScheduleAttr::get(s.getContext(), s.getTarget(), s.getForm(),
+                                   s.getChunk(), s.getLeaf(), s.getVTile(),
+                                   warps, stages, s.getOperand(), s.getGram(),
+                                   s.getRoles());
+  }
 
   func::FuncOp kernel;
   tile::CutOp cut;
@@ -98,7 +109,7 @@ void Splitter::findParts() {
   for (Value value : values) {
     auto type = cast<RankedTensorType>(value.getType());
     parts.push_back({value, imageBytes});
-    int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
+    int64_t bytes = type.getNumElements() * tile::bytesOf(type.getElementType());
     imageBytes += llvm::alignTo(bytes, 128);
   }
 }
@@ -118,7 +129,7 @@ Value Splitter::view(TileBuilder &b, func::FuncOp function, const Part &part) {
 }
 
 Value Splitter::start(TileBuilder &b, Value image, RankedTensorType type) {
-  int64_t elements = imageBytes / (type.getElementTypeBitWidth() / 8);
+  int64_t elements = imageBytes / tile::bytesOf(type.getElementType());
   return b.mulI(image, b.index(elements));
 }
 
@@ -205,6 +216,10 @@ void Splitter::makePrepare() {
   std::string turnsExpr = "min(ceildiv(T, " + std::to_string(schedule.getChunk()) +
                           "), ceildiv(" + std::to_string(kPreparePrograms) +
                           ", max(1, N * HV)))";
+  // Many programs of this kernel share an SM and hide each other's loads; bytes
+  // for loading ahead would cost one of them.
+  prepare->setAttr(tile::kScheduleAttr, with(1, kPrepareWarps));
+  prepare->setAttr("kdac.min_blocks", b.getI64IntegerAttr(kPrepareBlocks));
   prepare->setAttr("kdac.grid", b.getStringAttr("N * HV * max(1, " + turnsExpr + ")"));
 }
 
@@ -223,12 +238,34 @@ void Splitter::makeChain() {
   b.setInsertionPoint(copyCut);
   for (auto [part, ref] : llvm::zip(parts, views)) {
     auto type = cast<RankedTensorType>(part.value.getType());
-    Value loaded = tile::LoadOp::create(
-        b, type, ref, start(b, copyCut.getImage(), type), strideOf(b, type),
-        wholeTile(b, type), 16, false);
+    // Loads run ahead of the loop: past its last chunk there is no image.
+    Value left = b.subI(copyLoop.getUpperBound(), copyLoop.getInductionVar());
+    Value exists = b.minI(b.maxI(left, b.index(0)), b.index(1));
+    SmallVector<Value> valid = wholeTile(b, type);
+    valid.front() = b.mulI(exists, valid.front());
+    Value loaded = tile::LoadOp::create(b, type, ref,
+                                        start(b, copyCut.getImage(), type),
+                                        strideOf(b, type), valid, 16, false);
     mapping.lookup(part.value).replaceAllUsesWith(loaded);
   }
   copyCut->erase();
+  copy->setAttr(tile::kScheduleAttr, with(chainStages(), schedule.getWarps()));
+}
+
+/// Few programs share an SM, so nothing else hides a load that is late: as many
+/// buffers as fit beside the operand copies of the state, U and W.
+int64_t Splitter::chainStages() {
+  auto state = cast<RankedTensorType>(loop.getResult(0).getType());
+  int64_t bytes = tile::bytesOf(schedule.getOperand());
+  int64_t columns = state.getDimSize(1) + 8, chunk = schedule.getChunk();
+  int64_t operands = (state.getDimSize(0) + 2 * chunk) * columns * bytes;
+  // Rows are padded, and v comes with every image.
+  int64_t stage = imageBytes + imageBytes / 8 + chunk * columns * 4;
+  int64_t limit = findTarget(schedule.getTarget())->sharedBytesPerBlock;
+  for (int64_t stages : {3, 2})
+    if (operands + stages * stage <= limit)
+      return stages;
+  return 1;
 }
 
 void Splitter::split() {

@@ -47,7 +47,7 @@ Value StepForm::keyVector(StringRef name, const MappedOperand &source,
 }
 
 Value StepForm::decayedState(Value token, Value state) {
-  Value decay = kernel.loadLogDecay(token, 0, {});
+  Value decay = kernel.logDecay(kernel.loadGate(token, 0, {}), 0, {});
   return decay ? b.mul(state, b.rowFactor(b.exp2(decay), state)) : state;
 }
 

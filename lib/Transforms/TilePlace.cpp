@@ -138,15 +138,11 @@ int64_t Placer::lastUse(Value value) {
   return last;
 }
 
-static int64_t elementBytes(Type element) {
-  return isa<FloatTF32Type>(element) ? 4 : element.getIntOrFloatBitWidth() / 8;
-}
-
 /// Rows are 16 bytes longer than their elements, an odd multiple of 16 bytes, so
 /// that the eight rows of a matrix fragment start in different banks.
 tile::PlaceAttr Placer::shared(ArrayRef<int64_t> shape, Type element,
                                int64_t first, int64_t last, int64_t stages) {
-  int64_t bytes = elementBytes(element);
+  int64_t bytes = tile::bytesOf(element);
   int64_t pitch = shape.size() == 2 ? shape[1] + 16 / bytes : 0;
   int64_t size = shape.size() == 2 ? shape[0] * pitch : shape[0];
   int64_t total = stages * llvm::alignTo(size * bytes, 16);
@@ -188,14 +184,15 @@ void Placer::placeOp(Operation *op) {
 }
 
 /// First fit, in order of first write: a buffer takes the lowest bytes that no
-/// buffer alive at the same time holds. One that died just now counts as alive:
-/// taking its bytes at once would cost a barrier.
+/// buffer alive at the same time holds. In a kernel alone on its SM one that died
+/// just now counts as alive: taking its bytes at once would cost a barrier.
 void Placer::assignOffsets() {
+  int64_t rest = schedule.getStages() > 1 ? 2 : 0;
   SmallVector<Buffer *> done;
   for (Buffer &buffer : buffers) {
     SmallVector<Buffer *> rivals;
     for (Buffer *other : done)
-      if (other->first <= buffer.last && buffer.first <= other->last + 2)
+      if (other->first <= buffer.last && buffer.first <= other->last + rest)
         rivals.push_back(other);
     llvm::sort(rivals, [](Buffer *a, Buffer *b) { return a->offset < b->offset; });
     for (Buffer *rival : rivals)

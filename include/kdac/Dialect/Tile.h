@@ -25,6 +25,9 @@ namespace kdac::tile {
 inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tile.schedule";
 inline constexpr llvm::StringLiteral kPlaceAttr = "tile.place";
+
+/// Bytes of one element in memory. tf32 is kept in 32 bits.
+int64_t bytesOf(mlir::Type element);
 } // namespace kdac::tile
 
 #endif // KDAC_DIALECT_TILE_H
