@@ -1,6 +1,6 @@
 // Products: a microkernel that keeps a block of rows x vectors of the result in
 // registers, reads the right side by vectors and broadcasts the left side.
-// Measured against OpenBLAS in docs/decisions/host-microkernel.md.
+// Measured against OpenBLAS in docs/decisions/0010-host-values-are-pulled.md.
 #include "TileToHostEmitter.h"
 
 #include <numeric>
