@@ -56,14 +56,18 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
     - `operand`: element type of product operands: bf16, f16 or tf32 on tensor
       cores, f32 on the host.
     - `gram`: element type of a decayed Gram product's scaled factors.
+    - `roles`: "fused", or "split" into a kernel that prepares chunks in any
+      order and one that runs along the state, with a workspace between them.
   }];
   let parameters = (ins StringRefParameter<>:$target, StringRefParameter<>:$form,
     "int64_t":$chunk, "int64_t":$leaf, "int64_t":$v_tile, "int64_t":$warps,
-    "int64_t":$stages, "::mlir::Type":$operand, "::mlir::Type":$gram);
+    "int64_t":$stages, "::mlir::Type":$operand, "::mlir::Type":$gram,
+    StringRefParameter<"", "\"fused\"">:$roles);
   let assemblyFormat = [{
     `<` `target` `=` $target `,` `form` `=` $form `,` `chunk` `=` $chunk `,`
         `leaf` `=` $leaf `,` `v_tile` `=` $v_tile `,` `warps` `=` $warps `,`
-        `stages` `=` $stages `,` `operand` `=` $operand `,` `gram` `=` $gram `>`
+        `stages` `=` $stages `,` `operand` `=` $operand `,` `gram` `=` $gram
+        (`,` `roles` `=` $roles^)? `>`
   }];
   let genVerifyDecl = 1;
 }
@@ -90,8 +94,7 @@ def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
     DefaultValuedParameter<"int64_t", "0">:$pitch,
     DefaultValuedParameter<"int64_t", "1">:$stages);
   let assemblyFormat = [{
-    `<` $home (`,` `offset` `=` $offset^)? (`,` `pitch` `=` $pitch^)?
-        (`,` `stages` `=` $stages^)? `>`
+    `<` $home (`,` struct($offset, $pitch, $stages)^)? `>`
   }];
 }
 
@@ -109,6 +112,41 @@ def Tile_ProgramIdOp : Tile_Op<"program_id", [Pure]> {
   }];
   let results = (outs Index:$result);
   let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Tile_NumProgramsOp : Tile_Op<"num_programs", [Pure]> {
+  let summary = "read how many program instances the launch has";
+  let results = (outs Index:$result);
+  let assemblyFormat = "attr-dict `:` type($result)";
+}
+
+def Tile_ViewOp : Tile_Op<"view", [Pure]> {
+  let summary = "see part of a workspace as elements of a type";
+  let description = [{
+    `offset` is in bytes, a multiple of 16.
+
+    ```mlir
+    %keys = tile.view %workspace[2048] : !tile.ref<i8> -> !tile.ref<bf16>
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$ref, I64Attr:$offset);
+  let results = (outs Tile_RefType:$result);
+  let assemblyFormat = [{
+    $ref `[` $offset `]` attr-dict `:` qualified(type($ref)) `->` qualified(type($result))
+  }];
+  let hasVerifier = 1;
+}
+
+def Tile_CutOp : Tile_Op<"cut", [MemoryEffects<[MemWrite]>]> {
+  let summary = "say which image of the workspace belongs to this iteration";
+  let description = [{
+    Stands in the chunk loop of a kernel whose schedule splits its roles.
+    tile-split-roles cuts the loop where values pass from work that does not
+    depend on the carried state to work that does; `image` is where those of this
+    iteration are kept in between. Gone after that pass.
+  }];
+  let arguments = (ins Index:$image);
+  let assemblyFormat = "$image attr-dict `:` type($image)";
 }
 
 def Tile_PresentOp : Tile_Op<"present", [Pure]> {

@@ -19,6 +19,8 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
            "a row of the target table (kdac list --targets)">,
     Option<"chunk", "chunk", "int64_t", "0", "override the chunk length; 0 chooses">,
     Option<"vTile", "v-tile", "int64_t", "0", "override the columns of V per program; 0 chooses">,
+    Option<"roles", "roles", "std::string", "\"\"",
+           "override: fused or split; empty chooses">,
     Option<"warps", "warps", "int64_t", "0", "override the warps per block; 0 chooses">,
   ];
   let dependentDialects = ["::kdac::tile::TileDialect"];
@@ -38,6 +40,22 @@ def DplrToTilePass : Pass<"dplr-to-tile", "::mlir::ModuleOp"> {
     "::kdac::tile::TileDialect", "::mlir::arith::ArithDialect",
     "::mlir::math::MathDialect", "::mlir::scf::SCFDialect",
     "::mlir::func::FuncDialect"];
+}
+
+def TileSplitRolesPass : Pass<"tile-split-roles", "::mlir::ModuleOp"> {
+  let summary = "cut a chunk kernel into one that prepares and one that chains";
+  let description = [{
+    For kernels whose schedule says `roles = split`. One forward slice from the
+    carried state decides: what depends on it is the chain, all else prepares.
+    Values that pass from one to the other go through a workspace, one image per
+    chunk and head; loads, conversions and broadcasts are cheaper done twice than
+    stored. `@name` becomes `@name_prepare`, whose programs take the chunks of a
+    sequence in turn, and `@name`, the chain.
+
+    Numerics: none; the same roundings in the same order.
+  }];
+  let dependentDialects = ["::kdac::tile::TileDialect", "::mlir::arith::ArithDialect",
+                           "::mlir::scf::SCFDialect"];
 }
 
 def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {

@@ -215,49 +215,42 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
   access(rangesRead(source), {});
   forget();
 
-  SmallVector<Group> groups;
-  Value speaks; // of the threads that share a column's total, one stores it
-  if (hasRegisterLeaf(source) && at.isVector) {
-    const Layout &layout = *layouts.front().second;
-    groups = layout.columns;
-    speaks = layout.firstRowLane;
-  } else if (hasRegisterLeaf(source)) {
-    groups = distributed(type.getShape()).groups;
-  } else {
-    int64_t width = std::max<int64_t>(1, op.getAlign() / bytes);
-    while (type.getShape().back() % width != 0)
-      width /= 2;
-    Layout layout = linear(type.getShape(), width);
-    assert(layout.guards.empty() || layout.guards.size() == layout.groups.size());
-    groups = layout.groups;
-    storeGroups(op, at, source, groups, layout.guards, {});
+  auto store = [&](const Group &group, Value speaks) {
+    storeGroup(op, at, group, evaluate(source, group), speaks);
+  };
+  if (hasRegisterLeaf(source)) {
+    // Of the threads that share a column's total one stores it.
+    const Layout &layout = at.isVector ? *layouts.front().second
+                                       : distributed(type.getShape());
+    for (const Group &group : at.isVector ? layout.columns : layout.groups)
+      store(group, at.isVector ? layout.firstRowLane : Value());
     return;
   }
-  storeGroups(op, at, source, groups, {}, speaks);
+  int64_t width = std::max<int64_t>(1, op.getAlign() / bytes);
+  while (type.getShape().back() % width != 0)
+    width /= 2;
+  forGroups(linear(type.getShape(), width),
+            [&](const Group &group) { store(group, {}); });
 }
 
-void GpuLowering::storeGroups(tile::StoreOp op, const Access &at, Value source,
-                              ArrayRef<Group> groups, ArrayRef<Value> guards,
-                              Value speaks) {
-  auto shape = tileType(op.getValue()).getShape();
+void GpuLowering::storeGroup(tile::StoreOp op, const Access &at,
+                             const Group &group, ValueRange elements,
+                             Value speaks) {
   int64_t bytes = bytesOf(at.element);
-  for (auto [number, group] : llvm::enumerate(groups)) {
-    Values elements = evaluate(source, group);
-    Value condition = validity(at.ref, op.getValid(), shape, group);
-    for (Value extra : {guards.empty() ? Value() : guards[number], speaks})
-      if (extra)
-        condition = arith::AndIOp::create(b, condition, extra);
-    auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(branch.thenBlock());
-    if (isContiguous(at.isVector, at.transposed, op.getStride(), group)) {
-      int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
-      b.store(elements, globalPointer(at, group, 0), at.element, align);
-      continue;
-    }
-    for (auto [i, element] : llvm::enumerate(elements))
-      b.store(element, globalPointer(at, group, i), at.element, bytes);
+  Value condition =
+      validity(at.ref, op.getValid(), tileType(op.getValue()).getShape(), group);
+  if (speaks)
+    condition = arith::AndIOp::create(b, condition, speaks);
+  auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  if (isContiguous(at.isVector, at.transposed, op.getStride(), group)) {
+    int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
+    b.store(elements, globalPointer(at, group, 0), at.element, align);
+    return;
   }
+  for (auto [i, element] : llvm::enumerate(elements))
+    b.store(element, globalPointer(at, group, i), at.element, bytes);
 }
 
 //===-- Evaluation ---------------------------------------------------------===//

@@ -132,9 +132,9 @@ private:
   Value validity(Value ref, mlir::ValueRange valid, llvm::ArrayRef<int64_t> shape,
                  const Group &group);
   Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
-  void storeGroups(tile::StoreOp op, const Access &at, Value source,
-                   llvm::ArrayRef<Group> groups, llvm::ArrayRef<Value> guards,
-                   Value speaks);
+  /// Stores the valid part of a group; `speaks` may silence the thread.
+  void storeGroup(tile::StoreOp op, const Access &at, const Group &group,
+                  mlir::ValueRange elements, Value speaks);
   Value roundedSource(Value value) const;
   /// Drops remembered elements, so that they need no registers until reused;
   /// the step form keeps them: its state stays in registers anyway.

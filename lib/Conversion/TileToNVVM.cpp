@@ -116,7 +116,8 @@ void GpuLowering::createKernel() {
                     b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
   if (minBlocks)
     function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
-  for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads"})
+  for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads",
+                         "kdac.grid", "kdac.workspace"})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
   function->setAttr("kdac.schedule", schedule);
@@ -358,6 +359,17 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   if (auto id = dyn_cast<tile::ProgramIdOp>(op)) {
     scalars.map(id.getResult(),
                 arith::IndexCastUIOp::create(b, b.getIndexType(), block));
+    return success();
+  }
+  if (auto programs = dyn_cast<tile::NumProgramsOp>(op)) {
+    Value grid = NVVM::GridDimXOp::create(b, b.getI32Type());
+    scalars.map(programs.getResult(),
+                arith::IndexCastUIOp::create(b, b.getIndexType(), grid));
+    return success();
+  }
+  if (auto view = dyn_cast<tile::ViewOp>(op)) {
+    scalars.map(view.getResult(),
+                b.bytes(scalars.lookup(view.getRef()), {}, view.getOffset()));
     return success();
   }
   if (auto present = dyn_cast<tile::PresentOp>(op)) {

@@ -40,7 +40,7 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    StringRef target, StringRef form,
                                    int64_t chunk, int64_t leaf, int64_t vTile,
                                    int64_t warps, int64_t stages, Type operand,
-                                   Type gram) {
+                                   Type gram, StringRef roles) {
   // schedule C1
   if (form != "chunk" && form != "step")
     return emitError() << "expected form \"chunk\" or \"step\", but got \""
@@ -63,6 +63,23 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
       return emitError()
              << "expected operand and gram of bf16, f16, tf32 or f32, but got "
              << type;
+  // schedule C5
+  if (roles != "fused" && roles != "split")
+    return emitError() << "expected roles \"fused\" or \"split\", but got \""
+                       << roles << "\"";
+  return success();
+}
+
+LogicalResult ViewOp::verify() {
+  // view C1
+  if (!getRef().getType().getElementType().isInteger(8))
+    return emitOpError() << "expected a ref of i8 to view, but got "
+                         << getRef().getType();
+  // view C2
+  int64_t offset = getOffset();
+  if (offset < 0 || offset % 16 != 0)
+    return emitOpError() << "expected an offset that is a multiple of 16, but got "
+                         << offset;
   return success();
 }
 

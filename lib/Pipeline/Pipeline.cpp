@@ -55,6 +55,7 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   schedule.chunk = options.chunk;
   schedule.vTile = options.vTile;
   schedule.warps = options.warps;
+  schedule.roles = options.roles;
   pm.addPass(createDplrSelectSchedulePass(schedule));
   pm.addPass(createDplrToTilePass());
   // Common factors (exp2 of G, the decayed rows) become one value before any
@@ -70,6 +71,10 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
       buildHostExit(pm, options.vectorWidth);
     return;
   }
+  pm.addPass(createTileSplitRolesPass());
+  // What only the other role needs is dead in each.
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
   pm.addPass(createTilePlacePass());
   if (stage == Stage::Scheduled)
     return;

@@ -171,8 +171,12 @@ const Recipe *findRecipe(std::string_view name) {
 
 Difficulty difficultyOf(const Variant &variant, const Recipe &recipe) {
   const Recurrence &row = variant.row();
-  bool undecayed = row.decay == Decay::None && row.erase == Erase::Delta;
-  return undecayed ? recipe.undecayed : recipe.difficulty;
+  if (row.decay == Decay::None && row.erase == Erase::Delta)
+    return recipe.undecayed;
+  // 64 tokens at -16 nats are a cumulative base-2 log-decay of 1500.
+  bool deep = *variant.gate == Gate::Bounded && variant.lowerBound < -16.0;
+  bool plain = recipe.difficulty == Difficulty::Plain;
+  return deep && plain ? Difficulty::Extreme : recipe.difficulty;
 }
 
 std::string recipeNames() {

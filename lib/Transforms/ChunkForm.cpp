@@ -143,6 +143,7 @@ Value ChunkForm::nextState(const Chunk &c, Value state, Value updates) {
 }
 
 Value ChunkForm::body(Value number, Value state) {
+  kernel.markCut(number);
   Chunk c = load(number);
   auto [akk, aqk] = grams(c);
   Value operandState = op(state);

@@ -66,6 +66,8 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   ref("offsets", offsets ? elementType(offsets) : b.getI32Type(), false);
   ref("out", problem.dtype(), true);
   ref("ht", problem.stateType(), false);
+  if (schedule.getRoles() == "split")
+    ref("workspace", b.getI8Type(), false);
   for (StringRef size : {"N", "T", "H", "HV"}) {
     names.push_back(size.str());
     types.push_back(b.getIndexType());
@@ -82,6 +84,9 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   function->setAttr(tile::kKernelAttr, b.getUnitAttr());
   function->setAttr(tile::kScheduleAttr, schedule);
   function->setAttr("kdac.v_tile", b.getI64IntegerAttr(valueTile));
+  function->setAttr("kdac.slices",
+                    b.getI64IntegerAttr(llvm::divideCeil(problem.valueDim(),
+                                                         valueTile)));
   b.setInsertionPointToStart(function.addEntryBlock());
   for (auto [i, name] : llvm::enumerate(names)) {
     args[name] = function.getArgument(i);
@@ -232,6 +237,16 @@ Value KernelBuilder::loadLogDecay(Value first, int64_t rows, Value valid) {
   }
   Value decay = mapGate(logits);
   return rows ? b.maskRows(decay, valid) : decay;
+}
+
+void KernelBuilder::markCut(Value number) {
+  if (schedule.getRoles() != "split")
+    return;
+  // Sequence n owns the images from begin / C + n on: as many as it has chunks,
+  // without knowing any other sequence's length.
+  Value first = b.addI(b.divI(begin, b.index(schedule.getChunk())), sequence);
+  Value image = b.addI(b.mulI(b.addI(first, number), arg("HV")), valueHead);
+  tile::CutOp::create(b, image);
 }
 
 void KernelBuilder::storeOut(Value out, Value first, Value valid) {

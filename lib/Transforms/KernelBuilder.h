@@ -44,6 +44,9 @@ public:
   /// Writes [rows, v_tile] (or [v_tile]) of the output.
   void storeOut(Value out, Value first, Value valid);
 
+  /// In chunk `number` of the loop: where tile-split-roles may keep its values.
+  void markCut(Value number);
+
   Value loadState();
   void storeState(Value state);
   /// Ends the function.

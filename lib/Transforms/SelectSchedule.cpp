@@ -18,8 +18,11 @@ double keyExponent(const Problem &problem) {
   return problem.keysNormalised() ? 0.0 : 64.0;
 }
 
-/// The largest leaf whose exponents (leaf - 1) * |bound| * log2(e) plus the
-/// keys' own leave 2^120 of f32's 2^128; 1 when nothing bounds the decay.
+/// The largest leaf whose exponents (leaf - 1) * |bound| * log2(e) stay in range
+/// (docs/NUMERICS.md): with the keys' own at most 2^120 of f32's 2^128, so that
+/// right factors do not overflow; alone at most 2^110, so that a left factor
+/// flushed to zero below 2^-126 costs at most 2^-16 of a right one. 1 when
+/// nothing bounds the decay.
 int64_t chooseLeaf(const Problem &problem, int64_t chunk) {
   if (problem.decayRank() < 3)
     return 1;
@@ -27,9 +30,9 @@ int64_t chooseLeaf(const Problem &problem, int64_t chunk) {
   if (!bound)
     return 1;
   double perToken = -*bound * 1.4426950408889634;
+  double limit = std::min(110.0, 120.0 - keyExponent(problem));
   int64_t leaf = chunk;
-  while (leaf > 1 &&
-         (leaf - 1) * perToken + keyExponent(problem) > 120.0)
+  while (leaf > 1 && (leaf - 1) * perToken > limit)
     leaf /= 2;
   return leaf;
 }
@@ -150,6 +153,12 @@ LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
 struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
   using DplrSelectSchedulePassBase::DplrSelectSchedulePassBase;
 
+  StringRef chooseRoles(bool canSplit) {
+    if (!roles.empty())
+      return roles;
+    return "fused";
+  }
+
   FailureOr<tile::ScheduleAttr> select(func::FuncOp function,
                                        const Target &row) {
     FailureOr<Problem> problem = Problem::match(function);
@@ -187,14 +196,16 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     StringRef formName = isChunk ? "chunk" : "step";
     int64_t leaf = isChunk ? chooseLeaf(*problem, choice.chunk) : 1;
     Type gram = chooseGram(*problem, leaf, operand);
+    StringRef role = chooseRoles(isChunk && !host);
     if (failed(tile::ScheduleAttr::verify([&] { return function.emitOpError(); },
                                           row.name, formName, choice.chunk,
                                           leaf, choice.vTile, choice.warps,
-                                          choice.stages, operand, gram)))
+                                          choice.stages, operand, gram, role)))
       return failure();
     return tile::ScheduleAttr::get(&getContext(), row.name, formName,
                                    choice.chunk, leaf, choice.vTile,
-                                   choice.warps, choice.stages, operand, gram);
+                                   choice.warps, choice.stages, operand, gram,
+                                   role);
   }
 
   void runOnOperation() override {

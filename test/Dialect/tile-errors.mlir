@@ -19,15 +19,27 @@ func.func private @schedule_c2_leaf() attributes {tile.schedule = #tile.schedule
 
 // -----
 
-// expected-error @below {{expected a positive v_tile and warps, but got 0 and 1}}
+// expected-error @below {{expected a positive v_tile and warps and 1 or 2 stages, but got 0, 1 and 1}}
 func.func private @schedule_c3() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 0, warps = 1, stages = 1, operand = f32, gram = f32>}
 
 // -----
 
-// expected-error @below {{expected operand bf16, f16, tf32 or f32, but got 'f64'}}
+// expected-error @below {{expected operand and gram of bf16, f16, tf32 or f32, but got 'f64'}}
 func.func private @schedule_c4() attributes {tile.schedule = #tile.schedule<
-  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f64, gram = f64>}
+  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f64, gram = f32>}
+
+// -----
+
+// expected-error @below {{expected a positive v_tile and warps and 1 or 2 stages, but got 64, 1 and 3}}
+func.func private @schedule_c3_stages() attributes {tile.schedule = #tile.schedule<
+  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 3, operand = f32, gram = f32>}
+
+// -----
+
+// expected-error @below {{expected operand and gram of bf16, f16, tf32 or f32, but got 'i32'}}
+func.func private @schedule_c4_gram() attributes {tile.schedule = #tile.schedule<
+  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = i32>}
 
 // -----
 

@@ -13,19 +13,26 @@ func.func private @schedule_step() attributes {tile.schedule =
   #tile.schedule<target = "host", form = "step", chunk = 1, leaf = 1, v_tile = 48,
                  warps = 1, stages = 1, operand = f32, gram = f32>}
 
-// CHECK: operand = tf32>
+// CHECK: stages = 2, operand = tf32, gram = f16>
 func.func private @schedule_tf32() attributes {tile.schedule =
   #tile.schedule<target = "sm_80", form = "chunk", chunk = 16, leaf = 1,
-                 v_tile = 32, warps = 8, stages = 1, operand = tf32, gram = tf32>}
+                 v_tile = 32, warps = 8, stages = 2, operand = tf32, gram = f16>}
 
+// What is not written takes its default; any subset round-trips.
 // CHECK-LABEL: func.func @place(
 // CHECK: tile.place = #tile.place<inline>
 // CHECK: tile.place = #tile.place<registers>
-// CHECK: tile.place = #tile.place<shared, offset = 1024, pitch = 72>
+// CHECK: tile.place = #tile.place<shared, offset = 1024, pitch = 72, stages = 2>
+// CHECK: tile.place = #tile.place<shared, pitch = 72>
+// CHECK: tile.place = #tile.place<shared, offset = 16, stages = 2>
+// CHECK: tile.place = #tile.place<shared>
 func.func @place(%x: f32) {
   %0 = tile.splat %x {tile.place = #tile.place<inline>} : f32 -> tensor<4xf32>
   %1 = tile.splat %x {tile.place = #tile.place<registers>} : f32 -> tensor<4xf32>
-  %2 = tile.splat %x {tile.place = #tile.place<shared, offset = 1024, pitch = 72>} : f32 -> tensor<4xf32>
+  %2 = tile.splat %x {tile.place = #tile.place<shared, offset = 1024, pitch = 72, stages = 2>} : f32 -> tensor<4xf32>
+  %3 = tile.splat %x {tile.place = #tile.place<shared, pitch = 72>} : f32 -> tensor<4xf32>
+  %4 = tile.splat %x {tile.place = #tile.place<shared, offset = 16, stages = 2>} : f32 -> tensor<4xf32>
+  %5 = tile.splat %x {tile.place = #tile.place<shared>} : f32 -> tensor<4xf32>
   return
 }
 

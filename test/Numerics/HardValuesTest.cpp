@@ -40,8 +40,10 @@ std::vector<Variant> kernels() {
 class HardValuesTest : public testing::TestWithParam<Variant> {};
 
 /// A KDA case of two heads whose gates and inputs a test then overwrites.
-Case kdaCase(Gate gate, int64_t tokens, Form form, DType dtype = DType::F32) {
+Case kdaCase(Gate gate, int64_t tokens, Form form,
+             const char *recipe = "random", DType dtype = DType::F32) {
   CaseSpec spec;
+  spec.recipe = recipe;
   spec.variant.form = form;
   spec.variant.gate = gate;
   spec.variant.dtype = dtype;
@@ -106,15 +108,17 @@ TEST(Pitfalls, Num3TinyPositiveDecay) {
   expectCorrect(c);
 }
 
-// NUM-4: one token of -90, first, in the middle or last in a chunk.
+// NUM-4: one token of strong decay, first, in the middle or last in a chunk. In
+// a plain cumulative sum -1e5 would swallow the slow decays that follow it.
 TEST(Pitfalls, Num4OneStrongDecay) {
-  for (int64_t strong : {0, 7, 31, 32, 63}) {
-    Case c = kdaCase(Gate::Identity, 64, Form::Chunk);
-    setAll(c, "g", [=](int64_t t, int64_t, int64_t) {
-      return t == strong ? -90.0 : 0.0;
-    });
-    expectCorrect(c);
-  }
+  for (int64_t strong : {0, 7, 31, 32, 63})
+    for (double decay : {-90.0, -1e5}) {
+      Case c = kdaCase(Gate::Identity, 64, Form::Chunk, "gate_extreme");
+      setAll(c, "g", [=](int64_t t, int64_t, int64_t) {
+        return t == strong ? decay : -0.05;
+      });
+      expectCorrect(c);
+    }
 }
 
 // NUM-5: zeros next to hundreds of nats, element by element.
@@ -146,7 +150,7 @@ TEST(Pitfalls, Num7BetaIsNotRounded) {
 TEST(Pitfalls, Num9LargeStatesUnderF16) {
   for (Form form : {Form::Chunk, Form::Step})
     for (int64_t tokens : {1, 64}) {
-      Case c = kdaCase(Gate::Identity, tokens, form, DType::F16);
+      Case c = kdaCase(Gate::Identity, tokens, form, "random", DType::F16);
       setAll(c, "g", -0.1);
       setAll(c, "h0", [](int64_t, int64_t, int64_t i) {
         return i / 64 == i % 64 ? 65536.0 : 0.0;
@@ -192,5 +196,86 @@ TEST(Pitfalls, LongSequencesDoNotDrift) {
     spec.variant = resolved(spec.variant);
     spec.tokens = 20000;
     expectCorrect(spec);
+  }
+}
+
+// Logits far outside sigmoid's range, both signs.
+TEST(HardValues, SaturatedWriteStrengths) {
+  for (Beta beta : {Beta::Sigmoid, Beta::TwoSigmoid})
+    for (Form form : {Form::Chunk, Form::Step}) {
+      CaseSpec spec;
+      spec.variant.form = form;
+      spec.variant.beta = beta;
+      spec.variant = resolved(spec.variant);
+      spec.tokens = 70;
+      Case c = makeCase(spec);
+      setAll(c, "beta", [](int64_t t, int64_t, int64_t) {
+        return t % 3 == 0 ? 1000.0 : t % 3 == 1 ? -1000.0 : 0.25;
+      });
+      expectCorrect(c);
+    }
+}
+
+// The leaf of the Gram product follows from the bound: from no decay to speak
+// of to one at which no two rows may share an anchor.
+TEST(HardValues, EveryLowerBound) {
+  for (double bound : {-0.01, -1.0, -8.0, -30.0, -300.0, -10000.0})
+    for (const char *recipe : {"random", "gate_bound", "gate_extreme"}) {
+      CaseSpec spec;
+      spec.variant.lowerBound = bound;
+      spec.variant.dtype = DType::F32;
+      spec.variant = resolved(spec.variant);
+      spec.recipe = recipe;
+      spec.tokens = 100;
+      spec.heads = 2;
+      expectCorrect(spec);
+    }
+}
+
+// Long unnormalised q and k under a bounded gate: anchored factors of k grow by
+// the whole decay of a leaf, on top of the key itself.
+TEST(HardValues, LargeUnnormalisedKeys) {
+  for (Gate gate : {Gate::Bounded, Gate::Softplus, Gate::Identity})
+    for (Form form : {Form::Chunk, Form::Step}) {
+      CaseSpec spec;
+      spec.variant.recurrence = "gla";
+      spec.variant.form = form;
+      spec.variant.gate = gate;
+      spec.variant.dtype = DType::F32;
+      spec.variant = resolved(spec.variant);
+      spec.tokens = 100;
+      Case c = makeCase(spec);
+      for (const char *name : {"q", "k"}) {
+        Buffer &buffer = *c.find(name);
+        setAll(c, name, [&](int64_t t, int64_t h, int64_t j) {
+          return 1e15 * buffer.get(t, h, j);
+        });
+      }
+      expectCorrect(c);
+    }
+}
+
+// Squares of 1e17 still fit f32; a normalised vector does not depend on length.
+TEST(HardValues, LargeKeysUnderL2Norm) {
+  for (Form form : {Form::Chunk, Form::Step}) {
+    Case c = kdaCase(Gate::Bounded, 70, form);
+    for (const char *name : {"q", "k"}) {
+      Buffer &buffer = *c.find(name);
+      setAll(c, name, [&](int64_t t, int64_t h, int64_t j) {
+        return 1e17 * buffer.get(t, h, j);
+      });
+    }
+    expectCorrect(c);
+  }
+}
+
+TEST(HardValues, ZeroInputsGiveZeroOutputs) {
+  for (Form form : {Form::Chunk, Form::Step}) {
+    Case c = kdaCase(Gate::Bounded, 40, form);
+    for (const char *name : {"q", "k", "v", "g", "beta", "h0"})
+      setAll(c, name, 0.0);
+    CheckResult result = expectCorrect(c);
+    for (const Comparison &tensor : result.tensors)
+      EXPECT_EQ(tensor.maxAbs, 0.0) << tensor.tensor;
   }
 }

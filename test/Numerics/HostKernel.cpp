@@ -1,12 +1,11 @@
 #include "HostKernel.h"
 
-#include "kdac/Passes.h"
-
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
 
 #include "gtest/gtest.h"
 
+#include <cstring>
 #include <map>
 
 using namespace mlir;
@@ -30,24 +29,18 @@ private:
   ScopedDiagnosticHandler handler;
 };
 
-void compile(HostVariant &host, const ScheduleOptions &options) {
-  DialectRegistry registry;
-  registerKdacDialects(registry);
-  MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+void compileInto(HostVariant &host, ModuleOp module,
+                 const ScheduleOptions &options) {
+  MLIRContext &context = *module.getContext();
   Complaints complaints(context);
-  OwningOpRef<ModuleOp> module = buildDplrModule(context, host.variant);
   PassManager pm(&context);
-  buildPipeline(pm, host.variant.target, Stage::Tile, options);
-  TileToHostPassOptions lanes;
-  lanes.vectorWidth = llvm::cantFail(hostVectorWidth("native"));
-  pm.addPass(createTileToHostPass(lanes));
-  buildHostLowering(pm);
-  if (failed(pm.run(*module))) {
+  buildPipeline(pm, host.variant.target, Stage::Llvm, options);
+  if (failed(pm.run(module))) {
     host.error = "pipeline: " + complaints.text;
     return;
   }
   std::string entry = entryName(host.variant);
-  auto function = module->lookupSymbol<LLVM::LLVMFuncOp>(entry);
+  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(entry);
   auto vTile =
       function ? function->getAttrOfType<IntegerAttr>("kdac.v_tile") : nullptr;
   if (!vTile) {
@@ -55,7 +48,7 @@ void compile(HostVariant &host, const ScheduleOptions &options) {
     return;
   }
   host.vTile = vTile.getInt();
-  auto jit = HostJit::create(*module);
+  auto jit = HostJit::create(module);
   if (!jit) {
     host.error = "JIT: " + llvm::toString(jit.takeError());
     return;
@@ -71,6 +64,13 @@ void compile(HostVariant &host, const ScheduleOptions &options) {
 
 } // namespace
 
+HostVariant compileModule(ModuleOp module, Variant variant) {
+  HostVariant host;
+  host.variant = std::move(variant);
+  compileInto(host, module, {});
+  return host;
+}
+
 std::optional<std::string> HostVariant::run(Case &c) const {
   if (!error.empty())
     return error;
@@ -80,14 +80,22 @@ std::optional<std::string> HostVariant::run(Case &c) const {
   return std::nullopt;
 }
 
-std::optional<std::string> HostVariant::runBackwards(Case &c) const {
+std::optional<std::string> HostVariant::runRange(void **argv, int64_t begin,
+                                                 int64_t end) const {
   if (!error.empty())
     return error;
   std::unique_ptr<std::byte[]> memory(new std::byte[kernel.scratchBytes + 64]);
   auto address = reinterpret_cast<uintptr_t>(memory.get());
   void *scratch = reinterpret_cast<void *>((address + 63) / 64 * 64);
+  std::memset(scratch, 0xff, kernel.scratchBytes);
+  kernel.entry(argv, begin, end, scratch);
+  return std::nullopt;
+}
+
+std::optional<std::string> HostVariant::runBackwards(Case &c) const {
   for (int64_t i = c.programs(vTile); i-- > 0;)
-    kernel.entry(c.argv(), i, i + 1, scratch);
+    if (std::optional<std::string> failure = runRange(c.argv(), i, i + 1))
+      return failure;
   return std::nullopt;
 }
 
@@ -103,7 +111,12 @@ const HostVariant &hostVariant(Variant variant,
   auto [entry, isNew] = compiled.try_emplace(key);
   if (isNew) {
     entry->second.variant = std::move(variant);
-    compile(entry->second, options);
+    DialectRegistry registry;
+    registerKdacDialects(registry);
+    MLIRContext context(registry, MLIRContext::Threading::DISABLED);
+    OwningOpRef<ModuleOp> module =
+        buildDplrModule(context, entry->second.variant);
+    compileInto(entry->second, *module, options);
   }
   return entry->second;
 }

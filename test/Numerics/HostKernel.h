@@ -23,7 +23,10 @@ struct HostVariant {
 
   /// Runs all program instances of the case, which must be of this variant.
   std::optional<std::string> run(Case &c) const;
-  /// The same, one instance at a time and the last one first.
+  /// Runs program instances [begin, end) in poisoned scratch memory.
+  std::optional<std::string> runRange(void **argv, int64_t begin,
+                                      int64_t end) const;
+  /// Runs the whole case, one instance at a time and the last one first.
   std::optional<std::string> runBackwards(Case &c) const;
   Runner runner() const;
 };
@@ -31,6 +34,10 @@ struct HostVariant {
 /// Compiles `variant` for the host, or returns the earlier result.
 const HostVariant &hostVariant(Variant variant,
                                const ScheduleOptions &options = {});
+
+/// Compiles a dplr module whose function has the name and the arguments of
+/// `variant`, but need not mean the same.
+HostVariant compileModule(mlir::ModuleOp module, Variant variant);
 
 /// A resolved variant of the host; a test failure if it cannot exist.
 Variant resolved(Variant variant);

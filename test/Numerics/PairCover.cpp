@@ -22,8 +22,8 @@ template <typename Visit> void forEachPair(const Levels &row, Visit visit) {
 class Drawer {
 public:
   Drawer(const std::vector<int> &levelCounts,
-         const std::function<void(Levels &)> &normalise)
-      : levelCounts(levelCounts), normalise(normalise) {}
+         const std::function<void(Levels &)> &normalise, uint64_t seed)
+      : levelCounts(levelCounts), normalise(normalise), random(seed, 1) {}
 
   /// A random row, with one pair fixed before normalisation if given.
   Levels draw(const Pair *pair = nullptr) {
@@ -41,7 +41,7 @@ public:
 private:
   const std::vector<int> &levelCounts;
   const std::function<void(Levels &)> &normalise;
-  Random random{1, 1};
+  Random random;
   uint64_t counter = 0;
 };
 
@@ -54,9 +54,10 @@ size_t countIn(const Levels &row, const Pairs &open) {
 } // namespace
 
 std::vector<Levels> coverPairs(const std::vector<int> &levelCounts,
-                               const std::function<void(Levels &)> &normalise) {
+                               const std::function<void(Levels &)> &normalise,
+                               uint64_t seed) {
   constexpr int samples = 20000, candidates = 60;
-  Drawer drawer(levelCounts, normalise);
+  Drawer drawer(levelCounts, normalise, seed);
   Pairs open;
   for (int i = 0; i < samples; ++i)
     forEachPair(drawer.draw(), [&](const Pair &pair) { open.insert(pair); });

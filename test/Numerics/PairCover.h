@@ -17,7 +17,8 @@ using Levels = std::vector<int>;
 /// by changing levels that exclude each other; pairs that no normalised row has
 /// are not asked for. Deterministic.
 std::vector<Levels> coverPairs(const std::vector<int> &levelCounts,
-                               const std::function<void(Levels &)> &normalise);
+                               const std::function<void(Levels &)> &normalise,
+                               uint64_t seed = 1);
 
 } // namespace kdac::reference
 

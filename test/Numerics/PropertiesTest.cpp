@@ -445,3 +445,64 @@ TEST(Sizes, TokenStridesBeyond32Bits) {
     EXPECT_TRUE(result.passed()) << toString(result);
   }
 }
+
+// The last of 140,001 states of 128 x 128 starts beyond 2^31 elements; only its
+// program instances run.
+TEST(Sizes, StatesBeyond32Bits) {
+  constexpr int64_t sequences = 140001, matrix = 128 * 128;
+  for (Form form : {Form::Chunk, Form::Step}) {
+    CaseSpec spec;
+    spec.variant.form = form;
+    spec.variant = resolved(spec.variant);
+    spec.lengths = {5};
+    Case c = makeCase(spec);
+    CheckResult result = check(c, [&](Case &t) -> std::optional<std::string> {
+      SparseMemory h0(sequences * matrix * 4), ht(sequences * matrix * 4);
+      if (!h0.isMapped() || !ht.isMapped())
+        return "no address space";
+      std::vector<int32_t> offsets(sequences + 1, 0);
+      offsets[sequences] = 5;
+      int64_t last = (sequences - 1) * matrix * 4;
+      std::memcpy(h0.data() + last, t.find("h0")->data(), matrix * 4);
+      std::vector<void *> addresses;
+      for (Buffer &buffer : t.buffers())
+        addresses.push_back(buffer.name() == "h0"        ? h0.data()
+                            : buffer.name() == "ht"      ? ht.data()
+                            : buffer.name() == "offsets" ? offsets.data()
+                                                         : buffer.data());
+      void **argv = t.argv(&addresses);
+      std::vector<Arg> args = kernelArgs(t.spec().variant);
+      for (size_t i = 0; i < args.size(); ++i)
+        if (args[i].name == "N")
+          *static_cast<int64_t *>(argv[i]) = sequences;
+      const HostVariant &kernel = hostVariant(t.spec().variant);
+      int64_t each = t.programs(kernel.vTile); // of one sequence and head
+      auto error =
+          kernel.runRange(argv, (sequences - 1) * each, sequences * each);
+      std::memcpy(t.find("ht")->data(), ht.data() + last, matrix * 4);
+      return error;
+    });
+    EXPECT_TRUE(result.passed()) << toString(result);
+  }
+}
+
+// Offsets that run backwards, below zero or past the buffer make results wrong,
+// but no kernel leaves its buffers for them.
+TEST(Sizes, BadOffsetsAreClamped) {
+  for (Form form : {Form::Chunk, Form::Step})
+    for (DType offsets : {DType::I32, DType::I64}) {
+      CaseSpec spec;
+      spec.variant.form = form;
+      spec.variant.offsetDtype = offsets;
+      spec.variant.keyDim = spec.variant.valueDim = 32;
+      spec.variant = resolved(spec.variant);
+      spec.lengths = {10, 10, 10, 10, 10, 10};
+      Case c = makeCase(spec);
+      double bad[] = {-3, 20, 64, 1e9, 5, -1e9, 61};
+      for (int64_t n = 0; n < 7; ++n)
+        c.find("offsets")->set(0, 0, n, bad[n]);
+      runOrFail(c);
+      for (const Buffer &buffer : c.buffers())
+        EXPECT_TRUE(buffer.guardsIntact()) << buffer.name();
+    }
+}

@@ -73,7 +73,7 @@ TEST_P(ModelTest, StaysWithinTheTable) {
       for (const Comparison &tensor : result.tensors)
         closest = std::max(closest, tensor.relative / tensor.bound);
     }
-  EXPECT_GT(closest, 0.1) << "the bounds are too loose to notice anything";
+  EXPECT_GT(closest, 0.05) << "the bounds are too loose to notice anything";
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -6,7 +6,7 @@
 // Operands of products are bf16 for bf16 inputs on tensor cores, f32 on the host.
 // A bound of -5 and unit keys allow leaves of 16 rows: 15 * 5 * log2(e) = 108.2.
 // CHECK-LABEL: func.func @bounded_unit_keys(
-// GPU-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64, warps = 8, stages = 1, operand = bf16, gram = bf16>
+// GPU-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 128, warps = 8, stages = 2, operand = bf16, gram = bf16>
 // HOST-SAME: #tile.schedule<target = "host", form = "chunk", chunk = 32, leaf = 16, v_tile = 128, warps = 1, stages = 1, operand = f32, gram = f32>
 // FORCED-LABEL: func.func @bounded_unit_keys(
 // FORCED-SAME: chunk = 16, leaf = 16, v_tile = 48, warps = 8
@@ -15,6 +15,22 @@ func.func @bounded_unit_keys(%q: tensor<?x?x128xbf16>, %g: tensor<?x?x128xbf16>,
     attributes {dplr.form = #dplr.form<chunk>} {
   %k = dplr.l2norm %q eps 1.0e-06 : tensor<?x?x128xbf16>
   %d = dplr.log_decay <bounded> %g bound -5.0 : tensor<?x?x128xbf16> -> tensor<?x?x128xf32>
+  %o, %ht = dplr.recurrence q(%k : tensor<?x?x128xbf16>) k(%k : tensor<?x?x128xbf16>)
+      v(%q : tensor<?x?x128xbf16>) decay(%d : tensor<?x?x128xf32>) scale(%s)
+      {delta, layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>
+  return %o, %ht : tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>
+}
+
+// 15 * 5.5 * log2(e) = 119 would not overflow, but would flush left factors below
+// 2^-7 to zero.
+// CHECK-LABEL: func.func @flushing_bound(
+// CHECK-SAME: leaf = 8
+func.func @flushing_bound(%q: tensor<?x?x128xbf16>, %g: tensor<?x?x128xbf16>, %s: f32)
+    -> (tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>)
+    attributes {dplr.form = #dplr.form<chunk>} {
+  %k = dplr.l2norm %q eps 1.0e-06 : tensor<?x?x128xbf16>
+  %d = dplr.log_decay <bounded> %g bound -5.5 : tensor<?x?x128xbf16> -> tensor<?x?x128xf32>
   %o, %ht = dplr.recurrence q(%k : tensor<?x?x128xbf16>) k(%k : tensor<?x?x128xbf16>)
       v(%q : tensor<?x?x128xbf16>) decay(%d : tensor<?x?x128xf32>) scale(%s)
       {delta, layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
@@ -51,9 +67,12 @@ func.func @strong_bound(%q: tensor<?x?x128xbf16>, %g: tensor<?x?x128xbf16>, %s: 
   return %o, %ht : tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>
 }
 
-// Nothing bounds softplus: leaves of one row, every exponent at most 0.
+// Nothing bounds softplus: leaves of one row, every exponent at most 0. Factors of
+// unit rows then lie in the unit ball, where f16 has more bits than bf16.
 // CHECK-LABEL: func.func @softplus(
 // CHECK-SAME: leaf = 1,
+// GPU-SAME: operand = bf16, gram = f16
+// HOST-SAME: operand = f32, gram = f32
 func.func @softplus(%q: tensor<?x?x128xbf16>, %g: tensor<?x?x128xbf16>, %s: f32)
     -> (tensor<?x?x128xbf16>, tensor<?x?x128x128xf32>)
     attributes {dplr.form = #dplr.form<chunk>} {

@@ -1,5 +1,6 @@
 // kdac list: the family, the targets, and the variants of a spec or pack with
 // what GPUs have run.
+#include "Build.h"
 #include "Commands.h"
 
 #include "kdac/Pack/PackReader.h"
@@ -140,7 +141,26 @@ static int listPack(const Options &options) {
   return 0;
 }
 
-/// Compiles to PTX, because the ledger knows kernels by their PTX.
+/// PTX digest of every job, empty for host jobs. Compiles as kdac compile does,
+/// because the ledger knows kernels by their PTX.
+static Expected<std::vector<std::string>> digestsOf(const Options &options,
+                                                    ArrayRef<CompileJob> jobs) {
+  std::vector<CompileJob> gpuJobs;
+  copy_if(jobs, std::back_inserter(gpuJobs), isGpu);
+  std::optional<Assembler> assembler;
+  CompileOptions how;
+  if (Error error = chooseTools(options, gpuJobs, assembler, how))
+    return error;
+  Outcome outcome = compileAll(gpuJobs, how, 0);
+  if (!outcome.errors.empty())
+    return createStringError(inconvertibleErrorCode(), outcome.errors.front());
+  std::vector<std::string> digests;
+  auto next = outcome.kernels.begin();
+  for (const CompileJob &job : jobs)
+    digests.push_back(isGpu(job) ? (*next++)->ptxSha256 : "");
+  return digests;
+}
+
 static int listSpec(const Options &options) {
   Expected<std::vector<CompileJob>> jobs =
       jobsFromSpec(options.spec, options.targets);
@@ -149,18 +169,12 @@ static int listSpec(const Options &options) {
   Expected<Ledger> ledger = chooseLedger(options);
   if (!ledger)
     return refuse(toString(ledger.takeError()));
+  Expected<std::vector<std::string>> digests = digestsOf(options, *jobs);
+  if (!digests)
+    return refuse(toString(digests.takeError()));
   Rows rows = {{"variant", "on a GPU"}};
-  for (const CompileJob &job : *jobs) {
-    bool host = findTarget(job.variant.target)->kind == TargetKind::Host;
-    std::string digest;
-    if (!host) {
-      Expected<CompiledKernel> kernel = compileVariant(job, {});
-      if (!kernel)
-        return refuse(toString(kernel.takeError()));
-      digest = kernel->ptxSha256;
-    }
+  for (auto [job, digest] : zip(*jobs, *digests))
     rows.push_back({variantName(job.variant), status(*ledger, digest)});
-  }
   printTable(rows);
   return 0;
 }

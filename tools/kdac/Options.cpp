@@ -101,6 +101,7 @@ private:
     addFlags(sub, variantFlags, "Variant", options);
     addFlags(sub, scheduleFlags, "Schedule (default: chosen by kdac)", options);
   }
+  void addAssembler(CLI::App &sub);
   void addCompile();
   void addEmit();
   void addCheck();
@@ -110,6 +111,15 @@ private:
   const std::vector<FlagHelp> &variantFlags, &scheduleFlags;
   const std::string &targets, &recipes;
 };
+
+void Grammar::addAssembler(CLI::App &sub) {
+  sub.add_option("--ptxas", options.ptxas,
+                 "assembler; default: $KDAC_PTXAS, $PATH, /usr/local/cuda/bin")
+      ->envname("KDAC_PTXAS")
+      ->type_name("PATH");
+  sub.add_flag("!--no-assemble", options.assemble,
+               "PTX only; no ptxas is needed");
+}
 
 void Grammar::addCompile() {
   CLI::App &sub = command(Command::Compile, "compile",
@@ -124,12 +134,7 @@ void Grammar::addCompile() {
   sub.add_option("--loose", options.looseDir,
                  "also write .ptx, .cubin and .so files into a directory")
       ->type_name("DIR");
-  sub.add_option("--ptxas", options.ptxas,
-                 "assembler; default: $KDAC_PTXAS, $PATH, /usr/local/cuda/bin")
-      ->envname("KDAC_PTXAS")
-      ->type_name("PATH");
-  sub.add_flag("!--no-assemble", options.assemble,
-               "PTX only; no ptxas is needed");
+  addAssembler(sub);
   sub.add_flag("--check", options.check,
                "run host kernels against the f64 oracle before writing");
   sub.add_option("-j,--jobs", options.jobs,
@@ -197,6 +202,7 @@ void Grammar::addList() {
   sub.add_option("--ledger", options.ledger,
                  "runs on GPUs, one JSON object a line")
       ->type_name("FILE");
+  addAssembler(sub);
 }
 
 } // namespace

@@ -5,6 +5,8 @@
 #include "kdac/Target/Targets.h"
 #include "kdac/Variant/Options.h"
 
+#include "llvm/Support/raw_ostream.h"
+
 using namespace kdac;
 
 static std::vector<FlagHelp> variantFlags() {
@@ -23,21 +25,31 @@ static std::vector<FlagHelp> scheduleFlags() {
   return flags;
 }
 
+static int run(const Options &options) {
+  switch (options.command) {
+  case Command::Compile:
+    return runCompile(options);
+  case Command::Emit:
+    return runEmit(options);
+  case Command::Check:
+    return runCheck(options);
+  case Command::List:
+    return runList(options);
+  }
+  return 2;
+}
+
 int main(int argc, char **argv) {
   ParsedCommandLine parsed =
       parseCommandLine(argc, argv, variantFlags(), scheduleFlags(),
                        targetNames(), reference::recipeNames());
   if (parsed.exitCode)
     return *parsed.exitCode;
-  switch (parsed.options.command) {
-  case Command::Compile:
-    return runCompile(parsed.options);
-  case Command::Emit:
-    return runEmit(parsed.options);
-  case Command::Check:
-    return runCheck(parsed.options);
-  case Command::List:
-    return runList(parsed.options);
-  }
-  return 2;
+  int code = run(parsed.options);
+  llvm::outs().flush();
+  if (!llvm::outs().has_error())
+    return code;
+  std::string why = llvm::outs().error().message();
+  llvm::outs().clear_error(); // else the stream ends the process its own way
+  return refuse("cannot write to standard output: " + why);
 }

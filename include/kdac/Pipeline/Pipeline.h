@@ -17,6 +17,7 @@ struct ScheduleOptions {
   int64_t chunk = 0;
   int64_t vTile = 0;
   int64_t warps = 0;
+  std::string roles;     ///< "fused", "split" or empty
   int64_t minBlocks = 0; ///< blocks an SM must hold; 0 leaves it to ptxas
   int64_t vectorWidth = 0; ///< host: hostVectorWidth(cpu); 0: of this CPU
 };

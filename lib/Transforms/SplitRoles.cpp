@@ -1,0 +1,260 @@
+#include "TileBuilder.h"
+#include "kdac/Passes.h"
+
+#include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace kdac {
+#define GEN_PASS_DEF_TILESPLITROLESPASS
+#include "kdac/Passes.h.inc"
+
+namespace {
+
+/// Enough programs of the preparing kernel to fill any GPU several times over;
+/// each takes its share of a sequence's chunks.
+constexpr int64_t kPreparePrograms = 4096;
+
+bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
+
+/// Made again where it is needed rather than stored.
+bool isCheap(Operation *op) {
+  return isa<tile::LoadOp, tile::BroadcastOp, tile::SplatOp, tile::IotaOp,
+             arith::ExtFOp, arith::ConstantOp>(op);
+}
+
+/// A value of the image and where its bytes are.
+struct Part {
+  Value value;    ///< in the original loop
+  int64_t offset; ///< bytes into an image
+};
+
+class Splitter {
+public:
+  Splitter(func::FuncOp kernel, tile::CutOp cut)
+      : kernel(kernel), cut(cut), loop(cut->getParentOfType<scf::ForOp>()),
+        schedule(kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)) {}
+
+  void split();
+
+private:
+  void findChain();
+  void findParts();
+  func::FuncOp clone(StringRef name, IRMapping &mapping);
+  void makePrepare();
+  void makeChain();
+  /// Inside the loop: the element of `part` at which image `number` starts.
+  Value start(TileBuilder &b, Value image, RankedTensorType type);
+  Value view(TileBuilder &b, func::FuncOp function, const Part &part);
+  SmallVector<Value> wholeTile(TileBuilder &b, RankedTensorType type);
+  Value workspaceOf(func::FuncOp function);
+
+  func::FuncOp kernel;
+  tile::CutOp cut;
+  scf::ForOp loop;
+  tile::ScheduleAttr schedule;
+  llvm::DenseSet<Operation *> chain;
+  SmallVector<Part> parts;
+  int64_t imageBytes = 0;
+};
+
+} // namespace
+
+/// The forward slice of the carried state inside the loop.
+void Splitter::findChain() {
+  for (Operation &op : loop.getBody()->without_terminator()) {
+    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
+      auto argument = dyn_cast<BlockArgument>(operand);
+      if (argument)
+        return argument.getOwner() == loop.getBody() && isTile(operand);
+      return chain.contains(operand.getDefiningOp());
+    });
+    if (depends)
+      chain.insert(&op);
+  }
+}
+
+/// What the chain takes from prepare, looking through what it makes again.
+void Splitter::findParts() {
+  llvm::SetVector<Value> values;
+  SmallVector<Value> pending;
+  auto use = [&](Operation *op) { llvm::append_range(pending, op->getOperands()); };
+  for (Operation &op : *loop.getBody())
+    if (chain.contains(&op) || isa<scf::YieldOp>(op))
+      use(&op);
+  while (!pending.empty()) {
+    Value value = pending.pop_back_val();
+    Operation *source = value.getDefiningOp();
+    if (!source || !isTile(value) || source->getBlock() != loop.getBody() ||
+        chain.contains(source))
+      continue;
+    if (isCheap(source))
+      use(source);
+    else
+      values.insert(value);
+  }
+  for (Value value : values) {
+    auto type = cast<RankedTensorType>(value.getType());
+    parts.push_back({value, imageBytes});
+    int64_t bytes = type.getNumElements() * type.getElementTypeBitWidth() / 8;
+    imageBytes += llvm::alignTo(bytes, 128);
+  }
+}
+
+Value Splitter::workspaceOf(func::FuncOp function) {
+  for (BlockArgument argument : function.getArguments())
+    if (auto ref = dyn_cast<tile::RefType>(argument.getType());
+        ref && ref.getElementType().isInteger(8))
+      return argument;
+  llvm_unreachable("a split kernel has a workspace");
+}
+
+Value Splitter::view(TileBuilder &b, func::FuncOp function, const Part &part) {
+  Type element = getElementTypeOrSelf(part.value.getType());
+  return tile::ViewOp::create(b, tile::RefType::get(b.getContext(), element),
+                              workspaceOf(function), part.offset);
+}
+
+Value Splitter::start(TileBuilder &b, Value image, RankedTensorType type) {
+  int64_t elements = imageBytes / (type.getElementTypeBitWidth() / 8);
+  return b.mulI(image, b.index(elements));
+}
+
+SmallVector<Value> Splitter::wholeTile(TileBuilder &b, RankedTensorType type) {
+  return llvm::map_to_vector(type.getShape(),
+                             [&](int64_t size) { return b.index(size); });
+}
+
+static Value strideOf(TileBuilder &b, RankedTensorType type) {
+  return b.index(type.getRank() == 2 ? type.getDimSize(1) : 1);
+}
+
+func::FuncOp Splitter::clone(StringRef name, IRMapping &mapping) {
+  OpBuilder builder(kernel);
+  auto copy = cast<func::FuncOp>(builder.clone(*kernel, mapping));
+  copy.setName(name);
+  return copy;
+}
+
+static void eraseWithUsers(Operation *op) {
+  for (Operation *user : llvm::to_vector(op->getUsers()))
+    eraseWithUsers(user);
+  op->erase();
+}
+
+/// Programs are (sequence, head, turn); turn t of P takes chunks t, t + P, ...
+void Splitter::makePrepare() {
+  IRMapping mapping;
+  func::FuncOp prepare = clone((kernel.getName() + "_prepare").str(), mapping);
+  auto oldLoop = cast<scf::ForOp>(mapping.lookup(loop.getOperation()));
+  auto id = *prepare.getOps<tile::ProgramIdOp>().begin();
+
+  // The original program numbers count slices of V; a turn replaces the slice.
+  OpBuilder builder(id);
+  TileBuilder b(kernel.getLoc(), builder);
+  b.setInsertionPointAfter(id);
+  auto size = [&](StringRef name) -> Value {
+    for (BlockArgument argument : prepare.getArguments())
+      if (auto attr = prepare.getArgAttrOfType<StringAttr>(
+              argument.getArgNumber(), "kdac.name"))
+        if (attr.getValue() == name)
+          return argument;
+    llvm_unreachable("every kernel has this size");
+  };
+  Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
+  Value turns = b.divI(programs, b.mulI(size("N"), size("HV")));
+  Value turn = b.remI(id, turns);
+  int64_t slices = kernel->getAttrOfType<IntegerAttr>("kdac.slices").getInt();
+  Value head = b.divI(id, turns);
+  Value firstSlice = b.mulI(head, b.index(slices));
+  llvm::SmallPtrSet<Operation *, 2> keep = {turn.getDefiningOp(),
+                                           head.getDefiningOp()};
+  id.getResult().replaceAllUsesExcept(firstSlice, keep);
+
+  b.setInsertionPoint(oldLoop);
+  Value rest = b.subI(oldLoop.getUpperBound(), turn);
+  Value count = arith::CeilDivSIOp::create(b, b.maxI(rest, b.index(0)), turns);
+  SmallVector<Value> views;
+  for (const Part &part : parts)
+    views.push_back(view(b, prepare, part));
+  auto newLoop = scf::ForOp::create(b, b.index(0), count, b.index(1));
+  b.setInsertionPointToStart(newLoop.getBody());
+  IRMapping body;
+  body.map(oldLoop.getInductionVar(),
+           b.addI(turn, b.mulI(newLoop.getInductionVar(), turns)));
+  Value image;
+  for (auto [original, op] : llvm::zip(loop.getBody()->without_terminator(),
+                                       oldLoop.getBody()->without_terminator())) {
+    if (&original == cut.getOperation())
+      image = body.lookupOrDefault(cast<tile::CutOp>(op).getImage());
+    else if (!chain.contains(&original))
+      b.clone(op, body);
+  }
+  for (auto [part, ref] : llvm::zip(parts, views)) {
+    auto type = cast<RankedTensorType>(part.value.getType());
+    tile::StoreOp::create(b, body.lookup(mapping.lookup(part.value)), ref,
+                          start(b, image, type), strideOf(b, type),
+                          wholeTile(b, type), 16, false);
+  }
+  eraseWithUsers(oldLoop);
+  std::string turnsExpr = "min(ceildiv(T, " + std::to_string(schedule.getChunk()) +
+                          "), ceildiv(" + std::to_string(kPreparePrograms) +
+                          ", max(1, N * HV)))";
+  prepare->setAttr("kdac.grid", b.getStringAttr("N * HV * max(1, " + turnsExpr + ")"));
+}
+
+void Splitter::makeChain() {
+  std::string name = kernel.getName().str();
+  IRMapping mapping;
+  func::FuncOp copy = clone(name + "_chain", mapping);
+  auto copyLoop = cast<scf::ForOp>(mapping.lookup(loop.getOperation()));
+  auto copyCut = cast<tile::CutOp>(mapping.lookup(cut.getOperation()));
+  OpBuilder builder(copyLoop);
+  TileBuilder b(kernel.getLoc(), builder);
+  b.setInsertionPoint(copyLoop);
+  SmallVector<Value> views;
+  for (const Part &part : parts)
+    views.push_back(view(b, copy, part));
+  b.setInsertionPoint(copyCut);
+  for (auto [part, ref] : llvm::zip(parts, views)) {
+    auto type = cast<RankedTensorType>(part.value.getType());
+    Value loaded = tile::LoadOp::create(
+        b, type, ref, start(b, copyCut.getImage(), type), strideOf(b, type),
+        wholeTile(b, type), 16, false);
+    mapping.lookup(part.value).replaceAllUsesWith(loaded);
+  }
+  copyCut->erase();
+}
+
+void Splitter::split() {
+  findChain();
+  findParts();
+  makePrepare();
+  makeChain();
+  std::string name = kernel.getName().str();
+  OpBuilder b(kernel);
+  // Images of the call: begin / C + n + chunk < tokens / C + N.
+  std::string workspace = "(ceildiv(tokens, " + std::to_string(schedule.getChunk()) +
+                          ") + N) * HV * " + std::to_string(imageBytes);
+  for (StringRef role : {"_prepare", "_chain"})
+    if (auto function = kernel->getParentOfType<ModuleOp>()
+                            .lookupSymbol<func::FuncOp>((name + role).str()))
+      function->setAttr("kdac.workspace", b.getStringAttr(workspace));
+  kernel->erase();
+}
+
+namespace {
+
+struct TileSplitRoles : impl::TileSplitRolesPassBase<TileSplitRoles> {
+  void runOnOperation() override {
+    SmallVector<tile::CutOp> cuts;
+    getOperation().walk([&](tile::CutOp cut) { cuts.push_back(cut); });
+    for (tile::CutOp cut : cuts)
+      Splitter(cut->getParentOfType<func::FuncOp>(), cut).split();
+  }
+};
+
+} // namespace
+} // namespace kdac

@@ -1,0 +1,53 @@
+#include "InterpretCase.h"
+
+using namespace mlir;
+
+namespace kdac::reference {
+
+namespace {
+
+/// The shape of a kernel argument as the dplr function declares it.
+std::vector<int64_t> shapeOf(const Case &c, const std::string &name) {
+  const Variant &v = c.spec().variant;
+  int64_t tokens = c.tokens(), hv = c.valueHeads();
+  bool channel = v.row().decay == Decay::Channel;
+  if (name == "q" || name == "k" || name == "a" || name == "b")
+    return {tokens, c.heads(), v.keyDim};
+  if (name == "v")
+    return {tokens, hv, v.valueDim};
+  if (name == "beta")
+    return {tokens, hv};
+  if (name == "offsets")
+    return {c.sequences() + 1};
+  if (name == "g" && v.row().decay != Decay::HeadConstant)
+    return channel ? std::vector<int64_t>{tokens, hv, v.keyDim}
+                   : std::vector<int64_t>{tokens, hv};
+  if (name == "dt_bias" && channel)
+    return {hv, v.keyDim};
+  if (name == "h0" && v.stateLayout == StateLayout::VK)
+    return {c.sequences(), hv, v.valueDim, v.keyDim};
+  if (name == "h0")
+    return {c.sequences(), hv, v.keyDim, v.valueDim};
+  return {hv}; // A_log, a constant g, dt_bias per head
+}
+
+} // namespace
+
+FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
+  std::vector<InterpreterArgument> arguments;
+  for (const Arg &arg : kernelArgs(c.spec().variant))
+    if (arg.kind == ArgKind::Input) {
+      const Buffer *buffer = c.find(arg.name);
+      arguments.push_back(
+          {buffer ? buffer->data() : nullptr, shapeOf(c, arg.name)});
+    }
+  float scale = c.scale();
+  arguments.push_back({&scale, {}});
+  auto results =
+      interpretDplr(*module.getOps<func::FuncOp>().begin(), arguments);
+  if (failed(results))
+    return failure();
+  return Results{std::move((*results)[0].data), std::move((*results)[1].data)};
+}
+
+} // namespace kdac::reference
