@@ -105,6 +105,8 @@ void Emitter::emitOp(Operation *op) {
       .Default([&](Operation *op) {
         Value result = op->getResult(0);
         auto load = dyn_cast<LoadOp>(op);
+        if (load && load.getType().getRank() == 2 && !load.getTransposed())
+          lookAhead(load);
         if (isa<RowOp>(op) && !tileType(result))
           scalars.map(result, compute(result, {}));
         else if (!tileType(result))

@@ -248,3 +248,40 @@ func.func @scalars(%offsets: !tile.ref<i32>, %p: !tile.ref<f32>, %t: index) attr
   tile.store %zero, %p[%z] stride %one valid [%m] align 4 : tensor<16xf32>, !tile.ref<f32>
   return
 }
+
+// Loads of a loop ask for the next iteration's lines: 16 rows of %s further on.
+// CHECK-LABEL: llvm.func @loop_loads_ahead
+// CHECK: scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %[[STEP:.*]] : i64 {
+// CHECK: %[[BASE:.*]] = arith.muli %[[I]], %[[LINE:.*]] : i64
+// CHECK: %[[NEXT:.*]] = arith.addi %[[I]], %[[STEP]] : i64
+// CHECK: %[[NEXTBASE:.*]] = arith.muli %[[NEXT]], %[[LINE]] : i64
+// CHECK: %[[AHEAD:.*]] = arith.subi %[[NEXTBASE]], %[[BASE]] : i64
+// CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[AHEAD]] : i64
+// CHECK: %[[ADDRESS:.*]] = llvm.getelementptr %{{.*}}[%[[AT]]]
+// CHECK: llvm.intr.prefetch %[[ADDRESS]], 0, 3, 1
+func.func @loop_loads_ahead(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %t: index, %s: index) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %n = arith.constant 16 : index
+  scf.for %i = %z to %t step %n {
+    %at = arith.muli %i, %s : index
+    %x = tile.load %p[%at] stride %s valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x16xf32>
+    tile.store %x, %o[%at] stride %s valid [%n, %n] align 16 : tensor<16x16xf32>, !tile.ref<f32>
+  }
+  return
+}
+
+// What the next iteration loads from is unknown: nothing is asked for.
+// CHECK-LABEL: llvm.func @loop_loads_anywhere
+// CHECK-NOT: llvm.intr.prefetch
+// CHECK: llvm.return
+func.func @loop_loads_anywhere(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %slots: !tile.ref<i32>, %t: index) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = arith.constant 16 : index
+  scf.for %i = %z to %t step %one {
+    %at = tile.load_scalar %slots[%i] else %z : !tile.ref<i32> -> index
+    %x = tile.load %p[%at] stride %n valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x16xf32>
+    tile.store %x, %o[%z] stride %n valid [%n, %n] align 16 : tensor<16x16xf32>, !tile.ref<f32>
+  }
+  return
+}
