@@ -251,14 +251,14 @@ func.func @scalars(%offsets: !tile.ref<i32>, %p: !tile.ref<f32>, %t: index) attr
 
 // Loads of a loop ask for the next iteration's lines: 16 rows of %s further on.
 // CHECK-LABEL: llvm.func @loop_loads_ahead
-// CHECK: scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %[[STEP:.*]] : i64 {
+// CHECK: scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %[[STEP:c16_i64]] : i64 {
 // CHECK: %[[BASE:.*]] = arith.muli %[[I]], %[[LINE:.*]] : i64
 // CHECK: %[[NEXT:.*]] = arith.addi %[[I]], %[[STEP]] : i64
 // CHECK: %[[NEXTBASE:.*]] = arith.muli %[[NEXT]], %[[LINE]] : i64
 // CHECK: %[[AHEAD:.*]] = arith.subi %[[NEXTBASE]], %[[BASE]] : i64
 // CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[AHEAD]] : i64
 // CHECK: %[[ADDRESS:.*]] = llvm.getelementptr %{{.*}}[%[[AT]]]
-// CHECK: llvm.intr.prefetch %[[ADDRESS]], 0, 3, 1
+// CHECK: "llvm.intr.prefetch"(%[[ADDRESS]]) <{cache = 1 : i32, hint = 3 : i32, rw = 0 : i32}>
 func.func @loop_loads_ahead(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %t: index, %s: index) attributes {tile.kernel} {
   %z = arith.constant 0 : index
   %n = arith.constant 16 : index
@@ -272,7 +272,7 @@ func.func @loop_loads_ahead(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %t: index, %
 
 // What the next iteration loads from is unknown: nothing is asked for.
 // CHECK-LABEL: llvm.func @loop_loads_anywhere
-// CHECK-NOT: llvm.intr.prefetch
+// CHECK-NOT: prefetch
 // CHECK: llvm.return
 func.func @loop_loads_anywhere(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %slots: !tile.ref<i32>, %t: index) attributes {tile.kernel} {
   %z = arith.constant 0 : index
