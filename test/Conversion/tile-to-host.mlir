@@ -141,6 +141,27 @@ func.func @dot_lower(%pa: !tile.ref<f32>, %pc: !tile.ref<f32>) attributes {tile.
   return
 }
 
+// So does one with a masked left side; the strict upper part has no bound.
+// CHECK-LABEL: llvm.func @dot_masked
+// CHECK: %{{.*}}:8 = scf.for %{{.*}} = %c0_i64{{.*}} to %{{[0-9]+}} step %c2_i64
+// CHECK: %{{.*}}:8 = scf.for %{{.*}} = %c0_i64{{.*}} to %c16_i64{{.*}} step %c2_i64
+func.func @dot_masked(%pa: !tile.ref<f32>, %pc: !tile.ref<f32>) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %n = arith.constant 16 : index
+  %a = tile.load %pa[%z] stride %n valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x16xf32>
+  %row = tile.iota 0 : tensor<16x16xindex>
+  %col = tile.iota 1 : tensor<16x16xindex>
+  %zero = arith.constant dense<0.0> : tensor<16x16xf32>
+  %below = arith.cmpi sle, %col, %row : tensor<16x16xindex>
+  %above = arith.cmpi sgt, %col, %row : tensor<16x16xindex>
+  %l = arith.select %below, %a, %zero : tensor<16x16xi1>, tensor<16x16xf32>
+  %u = arith.select %above, %a, %zero : tensor<16x16xi1>, tensor<16x16xf32>
+  %x = tile.dot %l, %a : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
+  %y = tile.dot %u, %x : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
+  tile.store %y, %pc[%z] stride %n valid [%n, %n] align 16 : tensor<16x16xf32>, !tile.ref<f32>
+  return
+}
+
 // Level 8 and the leaves of 8 rows: 8 x 8 blocks, with zeros above the diagonal
 // of a leaf.
 // CHECK-LABEL: llvm.func @gram
