@@ -95,6 +95,7 @@ void Emitter::emitOp(Operation *op) {
         scalars.map(present.getResult(),
                     isPresent(scalars.lookup(present.getRef())));
       })
+      .Case([&](ViewOp view) { emitView(view); })
       .Case([&](LoadScalarOp load) { emitLoadScalar(load); })
       .Case([&](StoreOp store) { emitStore(store); })
       .Case([&](DotOp dot) { emitDot(dot); })
@@ -164,6 +165,14 @@ Value Emitter::castInteger(Value x, Type type, bool isSigned) {
   if (isSigned)
     return arith::ExtSIOp::create(b, loc, type, x);
   return arith::ExtUIOp::create(b, loc, type, x);
+}
+
+void Emitter::emitView(ViewOp op) {
+  Value ref = scalars.lookup(op.getRef());
+  Value start =
+      LLVM::GEPOp::create(b, loc, ref.getType(), b.getI8Type(), ref,
+                          ArrayRef<LLVM::GEPArg>{index(op.getOffset())});
+  scalars.map(op.getResult(), start);
 }
 
 void Emitter::emitLoadScalar(LoadScalarOp op) {
@@ -293,6 +302,10 @@ static bool isStorable(Value value) {
 
 /// Why `op` cannot be lowered, or an empty string.
 static StringRef refusal(Operation *op) {
+  if (isa<CutOp, NumProgramsOp>(op))
+    return "belongs to kernels with split roles, which only GPUs run; use "
+           "roles "
+           "fused on the host";
   if (!isSupported(op))
     return "expected an op that tile-to-host lowers: tile ops, elementwise "
            "arith, splat constants, scf.for, scf.if of scalars, and exp2, "

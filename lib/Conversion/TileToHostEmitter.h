@@ -62,6 +62,7 @@ private:
   void emitLoop(mlir::scf::ForOp loop);
   void emitIf(mlir::scf::IfOp op);
   void emitScalar(mlir::Operation *op);
+  void emitView(tile::ViewOp op);
   void emitLoadScalar(tile::LoadScalarOp op);
   void emitYield(mlir::scf::ForOp loop);
   mlir::Type scalarType(mlir::Type type);

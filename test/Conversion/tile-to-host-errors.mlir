@@ -75,3 +75,11 @@ func.func @too_much_scratch(%p: !tile.ref<f32>) attributes {tile.kernel} {
   tile.store %x, %p[%z] stride %n valid [%n, %n] align 4 : tensor<32768x32768xf32>, !tile.ref<f32>
   return
 }
+
+// -----
+
+func.func @split_roles(%p: !tile.ref<f32>) attributes {tile.kernel} {
+  // expected-error @below {{'tile.num_programs' op belongs to kernels with split roles, which only GPUs run; use roles fused on the host}}
+  %n = tile.num_programs : index
+  return
+}

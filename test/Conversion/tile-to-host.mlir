@@ -306,3 +306,18 @@ func.func @loop_loads_anywhere(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %slots: !
   }
   return
 }
+
+// A view is an address: 2048 bytes into the workspace.
+// CHECK-LABEL: llvm.func @view
+// CHECK: %[[BYTES:.*]] = arith.constant 2048 : i64
+// CHECK: %[[VIEW:.*]] = llvm.getelementptr %{{.*}}[%[[BYTES]]] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK: llvm.getelementptr %[[VIEW]][%{{.*}}] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+func.func @view(%workspace: !tile.ref<i8>) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = arith.constant 16 : index
+  %zero = arith.constant dense<0.0> : tensor<16xf32>
+  %part = tile.view %workspace[2048] : !tile.ref<i8> -> !tile.ref<f32>
+  tile.store %zero, %part[%z] stride %one valid [%n] align 16 : tensor<16xf32>, !tile.ref<f32>
+  return
+}
