@@ -99,10 +99,19 @@ def TileToHostPass : Pass<"tile-to-host", "::mlir::ModuleOp"> {
     points to an array of pointers to the arguments, `scratch` to
     `kdac.scratch_bytes` bytes, aligned to 64, for one thread.
 
-    Numerics: f32; exp2 by a polynomial of about 1 ulp.
+    Elementwise values are recomputed in the loops of their consumers or kept in
+    scratch, products run in a register microkernel, loop-carried tiles are
+    updated in place (docs/decisions/0010-host-values-are-pulled.md). Only tile
+    ops, elementwise arith, scf.for, scf.if of scalars and a few functions of math
+    are lowered; the diagnostic on any other op lists them.
+
+    Numerics: everything in f32, rounded to bf16, f16 and tf32 to nearest even
+    only by arith.truncf. Products may fuse with sums; nothing else is reordered.
+    exp2 within 1.2 ulp, exact at integers, over the whole range of f32; rsqrt is
+    1/sqrt. A row of a result never depends on a later row.
   }];
   let options = [
-    Option<"vectorWidth", "vector-width", "int64_t", "16", "f32 lanes of one vector">,
+    Option<"vectorWidth", "vector-width", "int64_t", "16", "f32 lanes of one vector: 16 with AVX-512, 8 with AVX2, 4 with NEON">,
   ];
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::arith::ArithDialect",

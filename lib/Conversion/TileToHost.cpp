@@ -95,6 +95,7 @@ void Emitter::emitOp(Operation *op) {
         scalars.map(present.getResult(),
                     isPresent(scalars.lookup(present.getRef())));
       })
+      .Case([&](ViewOp view) { emitView(view); })
       .Case([&](LoadScalarOp load) { emitLoadScalar(load); })
       .Case([&](StoreOp store) { emitStore(store); })
       .Case([&](DotOp dot) { emitDot(dot); })
@@ -105,6 +106,8 @@ void Emitter::emitOp(Operation *op) {
       .Default([&](Operation *op) {
         Value result = op->getResult(0);
         auto load = dyn_cast<LoadOp>(op);
+        if (load && load.getType().getRank() == 2 && !load.getTransposed())
+          lookAhead(load);
         if (isa<RowOp>(op) && !tileType(result))
           scalars.map(result, compute(result, {}));
         else if (!tileType(result))
@@ -162,6 +165,14 @@ Value Emitter::castInteger(Value x, Type type, bool isSigned) {
   if (isSigned)
     return arith::ExtSIOp::create(b, loc, type, x);
   return arith::ExtUIOp::create(b, loc, type, x);
+}
+
+void Emitter::emitView(ViewOp op) {
+  Value ref = scalars.lookup(op.getRef());
+  Value start =
+      LLVM::GEPOp::create(b, loc, ref.getType(), b.getI8Type(), ref,
+                          ArrayRef<LLVM::GEPArg>{index(op.getOffset())});
+  scalars.map(op.getResult(), start);
 }
 
 void Emitter::emitLoadScalar(LoadScalarOp op) {
@@ -281,32 +292,54 @@ static bool isSupportedYield(scf::YieldOp yield) {
   });
 }
 
+/// Tiles in memory or carried by a loop are of rank 1 or 2 and f32 or narrower.
+static bool isStorable(Value value) {
+  RankedTensorType type = tileType(value);
+  return !type || (type.getRank() <= 2 &&
+                   isa<Float32Type, BFloat16Type, Float16Type, FloatTF32Type>(
+                       type.getElementType()));
+}
+
+/// Why `op` cannot be lowered, or an empty string.
+static StringRef refusal(Operation *op) {
+  if (isa<CutOp, NumProgramsOp>(op))
+    return "belongs to kernels with split roles, which only GPUs run; use "
+           "roles "
+           "fused on the host";
+  if (!isSupported(op))
+    return "expected an op that tile-to-host lowers: tile ops, elementwise "
+           "arith, splat constants, scf.for, scf.if of scalars, and exp2, "
+           "log2, "
+           "rsqrt, sqrt, absf, fma of math";
+  if (isa<LoadOp, StoreOp, scf::ForOp>(op) &&
+      !(llvm::all_of(op->getOperands(), isStorable) &&
+        llvm::all_of(op->getResults(), isStorable)))
+    return "expected tiles in memory and across iterations to be bf16, f16, "
+           "tf32 or f32 of rank 1 or 2";
+  if (auto yield = dyn_cast<scf::YieldOp>(op);
+      yield && !isSupportedYield(yield))
+    return "expected carried tiles in their own places, but got them permuted";
+  return "";
+}
+
 static LogicalResult checkKernel(func::FuncOp kernel) {
   if (!kernel.getBody().hasOneBlock() || kernel.getNumResults() != 0)
     return kernel.emitOpError()
-           << "expected one block and no results for the "
-              "host, but got "
+           << "expected one block and no results for the host, but got "
            << kernel.getBody().getBlocks().size() << " blocks and "
            << kernel.getNumResults() << " results";
-  WalkResult result =
-      kernel.walk([](Operation *op) {
-        if (!isSupported(op)) {
-          op->emitOpError()
-              << "expected an op that tile-to-host lowers: tile ops, "
-                 "elementwise arith, splat constants, scf.for, "
-                 "scf.if of scalars, and exp2, log2, rsqrt, sqrt, "
-                 "absf, fma of math";
-          return WalkResult::interrupt();
-        }
-        if (auto yield = dyn_cast<scf::YieldOp>(op);
-            yield && !isSupportedYield(yield)) {
-          op->emitOpError()
-              << "expected carried tiles in their own places, but got "
-                 "them permuted";
-          return WalkResult::interrupt();
-        }
-        return WalkResult::advance();
-      });
+  for (Type type : kernel.getArgumentTypes())
+    if (!isa<RefType, IndexType, Float32Type>(type))
+      return kernel.emitOpError()
+             << "expected arguments of type !tile.ref, index or f32, but got "
+             << type;
+  WalkResult result = kernel.walk([](Operation *op) {
+    StringRef reason = refusal(op);
+    if (reason.empty())
+      return WalkResult::advance();
+    op->emitOpError() << reason;
+    return WalkResult::interrupt();
+  });
   return failure(result.wasInterrupted());
 }
 
@@ -341,8 +374,16 @@ static LLVM::LLVMFuncOp createEntry(func::FuncOp kernel, const Plan &plan) {
   return entry;
 }
 
-static void lowerKernel(func::FuncOp kernel, int64_t width) {
+static LogicalResult lowerKernel(func::FuncOp kernel, int64_t width) {
+  if (failed(checkKernel(kernel)))
+    return failure();
   Plan plan(kernel);
+  constexpr int64_t kMostScratch = std::numeric_limits<int32_t>::max();
+  if (plan.scratchBytes() > kMostScratch)
+    return kernel.emitOpError() << "needs " << plan.scratchBytes()
+                                << " bytes of scratch per thread, "
+                                << "but tile-to-host addresses " << kMostScratch
+                                << "; smaller tiles would fit";
   LLVM::LLVMFuncOp entry = createEntry(kernel, plan);
   OpBuilder b(kernel.getContext());
   Location loc = kernel.getLoc();
@@ -358,6 +399,7 @@ static void lowerKernel(func::FuncOp kernel, int64_t width) {
   Emitter emitter(b, loc, plan, width, entry.getArgument(3));
   emitter.emitKernel(kernel, args, programs.getInductionVar());
   kernel.erase();
+  return success();
 }
 
 namespace {
@@ -377,11 +419,9 @@ struct TileToHost : impl::TileToHostPassBase<TileToHost> {
     for (auto function : getOperation().getOps<func::FuncOp>())
       if (function->hasAttr(kKernelAttr))
         kernels.push_back(function);
-    for (func::FuncOp kernel : kernels) {
-      if (failed(checkKernel(kernel)))
+    for (func::FuncOp kernel : kernels)
+      if (failed(lowerKernel(kernel, width)))
         return signalPassFailure();
-      lowerKernel(kernel, width);
-    }
   }
 };
 } // namespace

@@ -1,7 +1,9 @@
 // Products: a microkernel that keeps a block of rows x vectors of the result in
 // registers, reads the right side by vectors and broadcasts the left side.
-// Measured against OpenBLAS in docs/decisions/host-microkernel.md.
+// Measured against OpenBLAS in docs/decisions/0010-host-values-are-pulled.md.
 #include "TileToHostEmitter.h"
+
+#include "mlir/IR/Matchers.h"
 
 #include <numeric>
 
@@ -17,6 +19,18 @@ static int64_t blockRows(int64_t width) { return width >= 16 ? 8 : 4; }
 static constexpr int64_t kBlockVectors = 2;
 static constexpr int64_t kUnroll = 2;
 
+/// `column <= row ? x : 0` or `column < row ? x : 0`.
+static bool isLowerMask(arith::SelectOp select) {
+  auto below = select.getCondition().getDefiningOp<arith::CmpIOp>();
+  if (!below || !matchPattern(select.getFalseValue(), m_PosZeroFloat()))
+    return false;
+  auto cols = below.getLhs().getDefiningOp<IotaOp>();
+  auto rows = below.getRhs().getDefiningOp<IotaOp>();
+  bool ordered = below.getPredicate() == arith::CmpIPredicate::sle ||
+                 below.getPredicate() == arith::CmpIPredicate::slt;
+  return ordered && cols && rows && cols.getDim() == 1 && rows.getDim() == 0;
+}
+
 /// A value that is zero above its diagonal whatever the inputs: products with
 /// it may stop at the diagonal.
 static bool isLowerTriangular(Value value) {
@@ -25,6 +39,8 @@ static bool isLowerTriangular(Value value) {
     return false;
   if (isa<DecayedGramOp, UnitTrilInverseOp>(op))
     return true;
+  if (auto select = dyn_cast<arith::SelectOp>(op))
+    return isLowerMask(select);
   if (isa<arith::ExtFOp, arith::TruncFOp, arith::NegFOp>(op))
     return isLowerTriangular(op->getOperand(0));
   if (isa<arith::MulFOp>(op))

@@ -62,6 +62,7 @@ private:
   void emitLoop(mlir::scf::ForOp loop);
   void emitIf(mlir::scf::IfOp op);
   void emitScalar(mlir::Operation *op);
+  void emitView(tile::ViewOp op);
   void emitLoadScalar(tile::LoadScalarOp op);
   void emitYield(mlir::scf::ForOp loop);
   mlir::Type scalarType(mlir::Type type);
@@ -98,6 +99,7 @@ private:
   mlir::Value loadElement(mlir::Value address, mlir::Type element,
                           mlir::Value inside);
   mlir::Value element(mlir::Value ref, mlir::Type type, mlir::Value offset);
+  void lookAhead(tile::LoadOp load);
   mlir::Value evalLoad(tile::LoadOp load, Point p);
   void emitVectorLoad(tile::LoadOp load);
   void prefetch(mlir::Value address, bool forWrite);
@@ -196,6 +198,8 @@ private:
   mlir::Value scratch, programId;
   mlir::IRMapping scalars; // scalars and refs, i64 for index
   llvm::DenseMap<mlir::Value, mlir::Value> cache; // row factors of one row
+  // Elements from a load to the same load in the next iteration of its loop.
+  llvm::DenseMap<mlir::Operation *, mlir::Value> ahead;
 };
 
 } // namespace kdac::host

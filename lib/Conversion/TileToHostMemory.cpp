@@ -2,6 +2,8 @@
 // edges of the valid part, conversion between memory and f32 registers.
 #include "TileToHostEmitter.h"
 
+#include "llvm/ADT/SetVector.h"
+
 using namespace mlir;
 using namespace kdac::tile;
 
@@ -161,6 +163,45 @@ Value Emitter::isPresent(Value ref) {
   return LLVM::ICmpOp::create(b, loc, LLVM::ICmpPredicate::ne, ref, null);
 }
 
+//===-- Loading ahead -----------------------------------------------------===//
+
+/// Collects into `slice`, in order, the scalar ops of the loop body that
+/// `value` depends on; false when it depends on more than the induction
+/// variable.
+static bool collectSlice(Value value, scf::ForOp loop,
+                         llvm::SetVector<Operation *> &slice) {
+  if (value == loop.getInductionVar())
+    return true;
+  Operation *op = value.getDefiningOp();
+  if (!op || op->getBlock() != loop.getBody())
+    return !llvm::is_contained(loop.getRegionIterArgs(), value);
+  if (!isa<arith::ArithDialect>(op->getDialect()) || tileType(value) ||
+      !llvm::all_of(op->getOperands(), [&](Value operand) {
+        return collectSlice(operand, loop, slice);
+      }))
+    return false;
+  slice.insert(op);
+  return true;
+}
+
+/// Prepares prefetches of what `load` will read in the next iteration of its
+/// loop: lines lie a token apart, too far for the CPU to load ahead by itself.
+void Emitter::lookAhead(LoadOp load) {
+  auto loop = dyn_cast<scf::ForOp>(load->getParentOp());
+  llvm::SetVector<Operation *> slice;
+  if (!loop || !collectSlice(load.getBase(), loop, slice) || slice.empty())
+    return;
+  IRMapping present = scalars;
+  Value base = scalars.lookup(load.getBase());
+  Value iv = loop.getInductionVar();
+  scalars.map(iv, add(scalars.lookup(iv), scalars.lookup(loop.getStep())));
+  for (Operation *op : slice)
+    emitScalar(op);
+  Value next = scalars.lookup(load.getBase());
+  scalars = present;
+  ahead[load] = arith::SubIOp::create(b, loc, next, base);
+}
+
 //===-- tile.load ---------------------------------------------------------===//
 
 /// An untransposed rank-2 load at `p`: elements past the valid part, in rows
@@ -179,6 +220,8 @@ Value Emitter::evalLoad(LoadOp load, Point p) {
   Value rest = arith::SubIOp::create(b, loc, cols, p.col);
   Value limit = arith::SelectOp::create(b, loc, inside, rest, index(0));
   Value address = element(ref, type, start);
+  if (Value distance = ahead.lookup(load))
+    prefetch(element(ref, type, add(start, distance)), /*forWrite=*/false);
   if (p.lanes)
     return loadMasked(address, type, limit, p.lanes);
   Value some =

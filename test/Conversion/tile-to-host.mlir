@@ -141,6 +141,27 @@ func.func @dot_lower(%pa: !tile.ref<f32>, %pc: !tile.ref<f32>) attributes {tile.
   return
 }
 
+// So does one with a masked left side; the strict upper part has no bound.
+// CHECK-LABEL: llvm.func @dot_masked
+// CHECK: %{{.*}}:8 = scf.for %{{.*}} = %c0_i64{{.*}} to %{{[0-9]+}} step %c2_i64
+// CHECK: %{{.*}}:8 = scf.for %{{.*}} = %c0_i64{{.*}} to %c16_i64{{.*}} step %c2_i64
+func.func @dot_masked(%pa: !tile.ref<f32>, %pc: !tile.ref<f32>) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %n = arith.constant 16 : index
+  %a = tile.load %pa[%z] stride %n valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x16xf32>
+  %row = tile.iota 0 : tensor<16x16xindex>
+  %col = tile.iota 1 : tensor<16x16xindex>
+  %zero = arith.constant dense<0.0> : tensor<16x16xf32>
+  %below = arith.cmpi sle, %col, %row : tensor<16x16xindex>
+  %above = arith.cmpi sgt, %col, %row : tensor<16x16xindex>
+  %l = arith.select %below, %a, %zero : tensor<16x16xi1>, tensor<16x16xf32>
+  %u = arith.select %above, %a, %zero : tensor<16x16xi1>, tensor<16x16xf32>
+  %x = tile.dot %l, %a : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
+  %y = tile.dot %u, %x : tensor<16x16xf32>, tensor<16x16xf32> -> tensor<16x16xf32>
+  tile.store %y, %pc[%z] stride %n valid [%n, %n] align 16 : tensor<16x16xf32>, !tile.ref<f32>
+  return
+}
+
 // Level 8 and the leaves of 8 rows: 8 x 8 blocks, with zeros above the diagonal
 // of a leaf.
 // CHECK-LABEL: llvm.func @gram
@@ -246,5 +267,57 @@ func.func @scalars(%offsets: !tile.ref<i32>, %p: !tile.ref<f32>, %t: index) attr
   %m = arith.select %there, %n, %one : index
   %zero = arith.constant dense<0.0> : tensor<16xf32>
   tile.store %zero, %p[%z] stride %one valid [%m] align 4 : tensor<16xf32>, !tile.ref<f32>
+  return
+}
+
+// Loads of a loop ask for the next iteration's lines: 16 rows of %s further on.
+// CHECK-LABEL: llvm.func @loop_loads_ahead
+// CHECK: scf.for %[[I:.*]] = %{{.*}} to %{{.*}} step %[[STEP:c16_i64]] : i64 {
+// CHECK: %[[BASE:.*]] = arith.muli %[[I]], %[[LINE:.*]] : i64
+// CHECK: %[[NEXT:.*]] = arith.addi %[[I]], %[[STEP]] : i64
+// CHECK: %[[NEXTBASE:.*]] = arith.muli %[[NEXT]], %[[LINE]] : i64
+// CHECK: %[[AHEAD:.*]] = arith.subi %[[NEXTBASE]], %[[BASE]] : i64
+// CHECK: %[[AT:.*]] = arith.addi %{{.*}}, %[[AHEAD]] : i64
+// CHECK: %[[ADDRESS:.*]] = llvm.getelementptr %{{.*}}[%[[AT]]]
+// CHECK: "llvm.intr.prefetch"(%[[ADDRESS]]) <{cache = 1 : i32, hint = 3 : i32, rw = 0 : i32}>
+func.func @loop_loads_ahead(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %t: index, %s: index) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %n = arith.constant 16 : index
+  scf.for %i = %z to %t step %n {
+    %at = arith.muli %i, %s : index
+    %x = tile.load %p[%at] stride %s valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x16xf32>
+    tile.store %x, %o[%at] stride %s valid [%n, %n] align 16 : tensor<16x16xf32>, !tile.ref<f32>
+  }
+  return
+}
+
+// What the next iteration loads from is unknown: nothing is asked for.
+// CHECK-LABEL: llvm.func @loop_loads_anywhere
+// CHECK-NOT: prefetch
+// CHECK: llvm.return
+func.func @loop_loads_anywhere(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %slots: !tile.ref<i32>, %t: index) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = arith.constant 16 : index
+  scf.for %i = %z to %t step %one {
+    %at = tile.load_scalar %slots[%i] else %z : !tile.ref<i32> -> index
+    %x = tile.load %p[%at] stride %n valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x16xf32>
+    tile.store %x, %o[%z] stride %n valid [%n, %n] align 16 : tensor<16x16xf32>, !tile.ref<f32>
+  }
+  return
+}
+
+// A view is an address: 2048 bytes into the workspace.
+// CHECK-LABEL: llvm.func @view
+// CHECK: %[[BYTES:.*]] = arith.constant 2048 : i64
+// CHECK: %[[VIEW:.*]] = llvm.getelementptr %{{.*}}[%[[BYTES]]] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+// CHECK: llvm.getelementptr %[[VIEW]][%{{.*}}] : (!llvm.ptr, i64) -> !llvm.ptr, f32
+func.func @view(%workspace: !tile.ref<i8>) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = arith.constant 16 : index
+  %zero = arith.constant dense<0.0> : tensor<16xf32>
+  %part = tile.view %workspace[2048] : !tile.ref<i8> -> !tile.ref<f32>
+  tile.store %zero, %part[%z] stride %one valid [%n] align 16 : tensor<16xf32>, !tile.ref<f32>
   return
 }

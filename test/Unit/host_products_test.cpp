@@ -121,6 +121,38 @@ INSTANTIATE_TEST_SUITE_P(
                     DotCase{36, 56, 24, true, false, false, "bf16", 4},
                     DotCase{6, 10, 4, false, false, true, "f32", 1}));
 
+/// Products with a masked left side stop at its diagonal, not before it.
+TEST(DotLower, StopsAtTheDiagonal) {
+  const int n = 24;
+  TileKernel kernel(R"(
+func.func @f(%pa: !tile.ref<f32>, %pb: !tile.ref<f32>, %pc: !tile.ref<f32>) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %n = arith.constant 24 : index
+  %a = tile.load %pa[%z] stride %n valid [%n, %n] align 4 : !tile.ref<f32> -> tensor<24x24xf32>
+  %b = tile.load %pb[%z] stride %n valid [%n, %n] align 4 : !tile.ref<f32> -> tensor<24x24xf32>
+  %row = tile.iota 0 : tensor<24x24xindex>
+  %col = tile.iota 1 : tensor<24x24xindex>
+  %below = arith.cmpi sle, %col, %row : tensor<24x24xindex>
+  %zero = arith.constant dense<0.0> : tensor<24x24xf32>
+  %l = arith.select %below, %a, %zero : tensor<24x24xi1>, tensor<24x24xf32>
+  %c = tile.dot %l, %b : tensor<24x24xf32>, tensor<24x24xf32> -> tensor<24x24xf32>
+  tile.store %c, %pc[%z] stride %n valid [%n, %n] align 4 : tensor<24x24xf32>, !tile.ref<f32>
+  return
+})");
+  ASSERT_TRUE(kernel.ok());
+  Floats a = random(n * n, 1), b = random(n * n, 2), out(n * n);
+  std::vector<double> want(n * n, 0.0);
+  for (int i = 0; i < n; ++i)
+    for (int j = 0; j < n; ++j)
+      for (int k = 0; k <= i; ++k)
+        want[i * n + j] += double(a[i * n + k]) * b[k * n + j];
+  for (int i = 0; i < n; ++i)
+    for (int k = i + 1; k < n; ++k)
+      a[i * n + k] = kInf;
+  kernel.run(1, a, b, out);
+  EXPECT_LT(relativeError(out, want), 3e-7);
+}
+
 //===-- tile.decayed_gram -------------------------------------------------===//
 
 struct GramCase {
