@@ -28,6 +28,8 @@ std::string_view spellKind(ArgKind kind) {
     return "input";
   case ArgKind::Output:
     return "output";
+  case ArgKind::Workspace:
+    return "workspace";
   case ArgKind::Size:
     return "size";
   case ArgKind::Scale:
@@ -38,7 +40,8 @@ std::string_view spellKind(ArgKind kind) {
 
 std::optional<ArgKind> parseArgKind(std::string_view text) {
   for (ArgKind kind :
-       {ArgKind::Input, ArgKind::Output, ArgKind::Size, ArgKind::Scale})
+       {ArgKind::Input, ArgKind::Output, ArgKind::Workspace, ArgKind::Size,
+        ArgKind::Scale})
     if (spellKind(kind) == text)
       return kind;
   return std::nullopt;
@@ -92,7 +95,8 @@ json packVariantJson(const PackVariant &v) {
     launches.push_back(launchJson(launch));
   return {{"name", v.name()},        {"variant", variantJson(v.variant)},
           {"schedule", v.schedule},  {"llvm", v.llvmVersion},
-          {"ptxas", v.ptxasVersion}, {"launches", std::move(launches)}};
+          {"ptxas", v.ptxasVersion}, {"launches", std::move(launches)},
+          {"workspace", v.workspace}};
 }
 
 json imageJson(const Image &image) {
@@ -136,6 +140,10 @@ Variant readVariant(const json &value, const std::string &where,
   return v;
 }
 
+/// What size expressions may use; Call.cpp binds them.
+const std::vector<std::string_view> sizeNames = {"N", "T", "tokens", "H",
+                                                 "HV", "K", "V"};
+
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);
   LaunchArg a;
@@ -159,7 +167,7 @@ Launch readLaunch(const json &value, const std::string &where,
   launch.grid = f.text("grid");
   if (status.ok())
     if (Status grid =
-            checkSizeExpr(launch.grid, {"N", "T", "H", "HV", "K", "V"});
+            checkSizeExpr(launch.grid, sizeNames);
         !grid.ok())
       f.reject("grid", grid.message());
   launch.blockThreads = f.integer("block_threads", 1, 1024);
@@ -193,6 +201,10 @@ PackVariant readPackVariant(const json &value, const std::string &where,
   v.schedule = f.text("schedule");
   v.llvmVersion = f.text("llvm");
   v.ptxasVersion = f.text("ptxas");
+  v.workspace = f.text("workspace");
+  if (status.ok() && !v.workspace.empty())
+    if (Status bytes = checkSizeExpr(v.workspace, sizeNames); !bytes.ok())
+      f.reject("workspace", bytes.message());
   f.array("launches", [&](const json &launch, const std::string &at) {
     v.launches.push_back(readLaunch(launch, at, imageCount, status));
   });
@@ -260,7 +272,8 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
   std::vector<LaunchArg> result;
   for (const Arg &arg : args) {
     int64_t alignment = 1;
-    if (arg.kind == ArgKind::Input || arg.kind == ArgKind::Output)
+    if (arg.kind == ArgKind::Input || arg.kind == ArgKind::Output ||
+        arg.kind == ArgKind::Workspace)
       alignment =
           arg.name == "offsets" ? dtypeSize(arg.dtype) : pointerAlignment;
     for (const Arg &tensor : args)

@@ -2,6 +2,7 @@
 #include "kdac/Dialect/Tile.h"
 #include "kdac/Target/Ptx.h"
 
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Verifier.h"
 #include "llvm/ADT/StringExtras.h"
 #include "llvm/Config/llvm-config.h"
@@ -76,11 +77,11 @@ static std::string sha256(StringRef bytes) {
   return toHex(SHA256::hash(arrayRefFromStringRef(bytes)), /*LowerCase=*/true);
 }
 
-/// Reads what dplr-select-schedule and the exit wrote on the kernel.
-static Error readLaunch(Lowering &lowering, CompiledKernel &kernel) {
-  mlir::Operation *function = lowering.get().lookupSymbol(kernel.entry);
-  if (!function)
-    return lowering.failure("the exit left no function " + kernel.entry);
+/// Reads what the passes wrote on one function of the kernel.
+static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
+                        CompiledKernel &kernel) {
+  CompiledLaunch launch;
+  launch.entry = function.getName().str();
   auto read = [&](StringRef name, int64_t &value) {
     auto attribute = function->getAttrOfType<mlir::IntegerAttr>(name);
     if (attribute)
@@ -92,13 +93,35 @@ static Error readLaunch(Lowering &lowering, CompiledKernel &kernel) {
     kernel.schedule = textOf(function->getAttr(tile::kScheduleAttr));
   bool complete = !kernel.schedule.empty() && read("kdac.v_tile", kernel.vTile);
   if (lowering.target().kind == TargetKind::Gpu)
-    complete &= read("kdac.block_threads", kernel.blockThreads) &&
-                read("kdac.shared_bytes", kernel.sharedBytes);
+    complete &= read("kdac.block_threads", launch.blockThreads) &&
+                read("kdac.shared_bytes", launch.sharedBytes);
   else
     complete &= read("kdac.scratch_bytes", kernel.scratchBytes);
-  return complete ? Error::success()
-                  : lowering.failure("the exit left no launch attributes on " +
-                                     kernel.entry);
+  if (!complete)
+    return lowering.failure("the exit left no launch attributes on " +
+                            launch.entry);
+  auto text = [&](StringRef name, std::string otherwise) {
+    auto attribute = function->getAttrOfType<mlir::StringAttr>(name);
+    return attribute ? attribute.str() : otherwise;
+  };
+  launch.grid = text("kdac.grid", gridExpr(kernel.vTile));
+  kernel.workspace = text("kdac.workspace", kernel.workspace);
+  kernel.launches.push_back(std::move(launch));
+  return Error::success();
+}
+
+/// The functions of the kernel are its launches, in order.
+static Error readLaunches(Lowering &lowering, CompiledKernel &kernel) {
+  kernel.launches.clear();
+  for (auto function : lowering.get().getOps<mlir::LLVM::LLVMFuncOp>()) {
+    if (function.isExternal())
+      continue;
+    if (Error error = readLaunch(lowering, function, kernel))
+      return error;
+  }
+  if (kernel.launches.empty())
+    return lowering.failure("the exit left no kernel");
+  return Error::success();
 }
 
 const std::string *CompiledKernel::find(ImageKind kind) const {
@@ -112,20 +135,24 @@ const std::string *CompiledKernel::find(ImageKind kind) const {
 static Error lower(Lowering &lowering, CompiledKernel &kernel) {
   if (Error error = lowering.run(Stage::Llvm))
     return error;
-  return readLaunch(lowering, kernel);
+  return readLaunches(lowering, kernel);
 }
 
 static Error assemble(Lowering &lowering, const CompileOptions &options,
                       CompiledKernel &kernel) {
+  std::vector<std::string> entries;
+  for (const CompiledLaunch &launch : kernel.launches)
+    entries.push_back(launch.entry);
   Expected<Assembly> assembly =
-      assemblePtx(*options.assembler, *kernel.find(ImageKind::Ptx),
-                  kernel.entry, lowering.target(), options.keepDir);
+      assemblePtx(*options.assembler, *kernel.find(ImageKind::Ptx), entries,
+                  lowering.target(), options.keepDir);
   if (!assembly)
     return lowering.failure(toString(assembly.takeError()));
   kernel.artefacts.push_back({ImageKind::Cubin, kernel.variant.target, "cubin",
                               std::move(assembly->cubin)});
   kernel.ptxasVersion = options.assembler->version;
-  kernel.report = std::move(assembly->report);
+  for (auto [launch, report] : zip(kernel.launches, assembly->reports))
+    launch.report = std::move(report);
   return Error::success();
 }
 
@@ -208,7 +235,6 @@ Expected<CompiledKernel> compileVariant(const CompileJob &job,
                                         const CompileOptions &options) {
   CompiledKernel kernel;
   kernel.variant = job.variant;
-  kernel.entry = entryName(job.variant);
   if (findTarget(job.variant.target)->kind == TargetKind::Gpu) {
     if (Error error = compileGpu(job, options, kernel))
       return error;
@@ -227,41 +253,45 @@ Expected<HostProgram> compileHere(const CompileJob &job) {
   Lowering lowering(*suited);
   CompiledKernel kernel;
   kernel.variant = job.variant;
-  kernel.entry = entryName(job.variant);
   if (Error error = lower(lowering, kernel))
     return error;
   Expected<std::unique_ptr<HostJit>> jit = HostJit::create(lowering.get());
   if (!jit)
     return lowering.failure(toString(jit.takeError()));
-  Expected<JitKernel> entry = (*jit)->lookup(kernel.entry);
+  Expected<JitKernel> entry = (*jit)->lookup(entryName(job.variant));
   if (!entry)
     return lowering.failure(toString(entry.takeError()));
   return HostProgram{std::move(*jit), *entry, kernel.vTile};
 }
 
 void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
-  Launch launch;
-  launch.entry = kernel.entry;
-  launch.args = launchArgs(kernel.variant);
-  launch.grid = gridExpr(kernel.vTile);
-  launch.blockThreads = kernel.blockThreads;
-  launch.sharedBytes = kernel.sharedBytes;
-  launch.scratchBytes = kernel.scratchBytes;
-  if (kernel.report) {
-    launch.registers = kernel.report->registers;
-    launch.spillBytes =
-        kernel.report->spillStoreBytes + kernel.report->spillLoadBytes;
-  }
-  launch.ptxSha256 = kernel.ptxSha256;
-  for (const Artefact &artefact : kernel.artefacts)
-    launch.images.push_back(
-        writer.addImage(artefact.kind, artefact.arch, artefact.bytes));
   PackVariant entry;
   entry.variant = kernel.variant;
   entry.schedule = kernel.schedule;
   entry.llvmVersion = LLVM_VERSION_STRING;
   entry.ptxasVersion = kernel.ptxasVersion;
-  entry.launches.push_back(std::move(launch));
+  entry.workspace = kernel.workspace;
+  std::vector<size_t> images;
+  for (const Artefact &artefact : kernel.artefacts)
+    images.push_back(
+        writer.addImage(artefact.kind, artefact.arch, artefact.bytes));
+  for (const CompiledLaunch &compiled : kernel.launches) {
+    Launch launch;
+    launch.entry = compiled.entry;
+    launch.args = launchArgs(kernel.variant);
+    launch.grid = compiled.grid;
+    launch.blockThreads = compiled.blockThreads;
+    launch.sharedBytes = compiled.sharedBytes;
+    launch.scratchBytes = kernel.scratchBytes;
+    if (compiled.report) {
+      launch.registers = compiled.report->registers;
+      launch.spillBytes = compiled.report->spillStoreBytes +
+                          compiled.report->spillLoadBytes;
+    }
+    launch.ptxSha256 = kernel.ptxSha256;
+    launch.images = images;
+    entry.launches.push_back(std::move(launch));
+  }
   writer.add(std::move(entry));
 }
 

@@ -24,6 +24,8 @@ Type toMlir(OpBuilder &b, DType dtype) {
     return b.getI32Type();
   case DType::I64:
     return b.getI64Type();
+  case DType::I8:
+    return b.getI8Type();
   }
   llvm_unreachable("covered switch");
 }

@@ -20,6 +20,8 @@ ArrayRef<ScheduleOption> scheduleOptions() {
        &ScheduleOptions::vTile, 16},
       {"warps", "a power of two from 1 to 32", "warps of a thread block",
        &ScheduleOptions::warps, 0},
+      {"roles", "fused or split", "one chunk kernel, or two with a workspace",
+       nullptr, 0, &ScheduleOptions::roles},
   };
   return table;
 }
@@ -33,6 +35,12 @@ const ScheduleOption *findScheduleOption(StringRef name) {
 
 std::optional<std::string> ScheduleOption::set(ScheduleOptions &schedule,
                                                StringRef value) const {
+  if (word) {
+    if (value != "fused" && value != "split")
+      return (name + " '" + value + "' is not supported; use " + values).str();
+    schedule.*word = value.str();
+    return std::nullopt;
+  }
   int64_t number, limit = name == "warps" ? 32 : 256;
   bool valid = !value.getAsInteger(10, number) && number >= 1 &&
                number <= limit &&

@@ -169,6 +169,8 @@ void **Case::argv(const std::vector<void *> *addresses) {
       put(scaleValue);
     } else if (arg.kind == ArgKind::Size) {
       put(sizeOf(arg.name));
+    } else if (arg.kind == ArgKind::Workspace) {
+      put(workspace);
     } else if (nextBuffer < tensors.size() &&
                tensors[nextBuffer].name() == arg.name) {
       put(addresses ? (*addresses)[nextBuffer] : tensors[nextBuffer].data());

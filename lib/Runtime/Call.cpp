@@ -9,7 +9,8 @@ namespace kdac {
 namespace {
 
 bool isPointer(const Arg &arg) {
-  return arg.kind == ArgKind::Input || arg.kind == ArgKind::Output;
+  return arg.kind == ArgKind::Input || arg.kind == ArgKind::Output ||
+         arg.kind == ArgKind::Workspace;
 }
 
 Status refuse(const std::string &message) {
@@ -147,18 +148,48 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
   }
   if (Status status = checkHeads(reader); !status.ok())
     return status;
-  return checkExtents(variant, launch, reader);
+  if (Status status = checkExtents(variant, launch, reader); !status.ok())
+    return status;
+  StatusOr<int64_t> workspace = workspaceBytes(variant, argv);
+  if (!workspace.ok())
+    return workspace.status();
+  if (*workspace > 0 && reader.isNull("workspace"))
+    return refuse("argument workspace is null, but this call needs " +
+                  std::to_string(*workspace) + " bytes");
+  return Status::success();
+}
+
+namespace {
+
+StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
+                           const Reader &reader) {
+  int64_t sequences = reader.size("N"), length = reader.size("T");
+  StatusOr<int64_t> tokens = evaluateSize(
+      reader.isNull("offsets") ? "N * T" : "T", {{"N", sequences}, {"T", length}});
+  if (!tokens.ok())
+    return tokens;
+  return evaluateSize(text, {{"N", sequences},
+                             {"T", length},
+                             {"tokens", *tokens},
+                             {"H", reader.size("H")},
+                             {"HV", reader.size("HV")},
+                             {"K", variant.keyDim},
+                             {"V", variant.valueDim}});
+}
+
+} // namespace
+
+StatusOr<int64_t> workspaceBytes(const PackVariant &variant,
+                                 CallArguments argv) {
+  if (variant.workspace.empty())
+    return int64_t(0);
+  return evaluate(variant.workspace, variant.variant,
+                  Reader(variant.launches.front(), argv));
 }
 
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
                          CallArguments argv) {
-  Reader reader(launch, argv);
-  return evaluateSize(launch.grid, {{"N", reader.size("N")},
-                                    {"T", reader.size("T")},
-                                    {"H", reader.size("H")},
-                                    {"HV", reader.size("HV")},
-                                    {"K", variant.variant.keyDim},
-                                    {"V", variant.variant.valueDim}});
+  return evaluate(launch.grid, variant.variant, Reader(launch, argv));
 }
 
 } // namespace kdac

@@ -1,5 +1,6 @@
 #include "kdac/Runtime/Kernel.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kdac {
@@ -77,9 +78,10 @@ Status GpuKernel::State::loadAny(const PackReader &pack) {
                     (offered.empty() ? "none for a GPU" : offered));
 }
 
-Status GpuKernel::State::prepareFunction() {
+Status GpuKernel::State::prepareFunction(size_t number) {
   const cuda::Driver &d = device.driver();
-  const Launch &launch = variant.launches[0];
+  const Launch &launch = variant.launches[number];
+  cuda::Function &function = functions[number];
   if (Status s =
           d.check(d.moduleGetFunction(&function, module, launch.entry.c_str()),
                   "cuModuleGetFunction");
@@ -102,60 +104,75 @@ Status GpuKernel::State::prepareFunction() {
   Status s =
       d.check(d.funcGetAttribute(&local, cuda::functionLocalBytes, function),
               "cuFuncGetAttribute");
-  localBytes = local;
+  localBytes = std::max<int64_t>(localBytes, local);
   return s;
 }
 
 StatusOr<GpuKernel> GpuKernel::load(const Device &device,
                                     const PackReader &pack,
                                     const PackVariant &variant) {
-  if (variant.launches.size() != 1)
+  if (variant.launches.size() > maxLaunches)
     return Status(ErrorCode::Unsupported,
                   variant.name() + " has " +
                       std::to_string(variant.launches.size()) +
-                      " launches, but this runtime runs one");
+                      " launches, but this runtime runs up to " +
+                      std::to_string(maxLaunches));
   auto state = std::make_shared<State>(device, variant);
   Device::Scope scope(device);
   if (Status s = state->loadAny(pack); !s.ok())
     return s.with(variant.name());
-  if (Status s = state->prepareFunction(); !s.ok())
-    return s.with(variant.name());
+  for (size_t i = 0; i < variant.launches.size(); ++i)
+    if (Status s = state->prepareFunction(i); !s.ok())
+      return s.with(variant.name());
   return GpuKernel(std::move(state));
 }
 
-StatusOr<int64_t> GpuKernel::check(CallArguments argv) const {
-  const Launch &launch = state->variant.launches[0];
-  if (Status s = checkCall(state->variant, launch, argv); !s.ok())
-    return s.with(state->variant.name());
-  StatusOr<int64_t> grid = gridOf(state->variant, launch, argv);
-  if (grid.ok() && *grid > maxGrid)
-    return Status(ErrorCode::InvalidArgument,
-                  state->variant.name() + ": " + std::to_string(*grid) +
-                      " program instances exceed a grid's " +
-                      std::to_string(maxGrid));
-  return grid;
+StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv) const {
+  const PackVariant &variant = state->variant;
+  // Every launch of a call takes the same arguments.
+  if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
+    return s.with(variant.name());
+  Grids grids = {};
+  for (size_t i = 0; i < variant.launches.size(); ++i) {
+    StatusOr<int64_t> grid = gridOf(variant, variant.launches[i], argv);
+    if (!grid.ok())
+      return grid.status().with(variant.name());
+    if (*grid > maxGrid)
+      return Status(ErrorCode::InvalidArgument,
+                    variant.name() + ": " + std::to_string(*grid) +
+                        " program instances exceed a grid's " +
+                        std::to_string(maxGrid));
+    grids[i] = *grid;
+  }
+  return grids;
 }
 
 Status GpuKernel::launch(cuda::Stream stream, CallArguments argv) const {
-  StatusOr<int64_t> grid = check(argv);
-  if (!grid.ok())
-    return grid.status();
-  return launchChecked(stream, argv, *grid);
+  StatusOr<Grids> grids = check(argv);
+  if (!grids.ok())
+    return grids.status();
+  return launchChecked(stream, argv, *grids);
 }
 
 Status GpuKernel::launchChecked(cuda::Stream stream, CallArguments argv,
-                                int64_t grid) const {
-  if (grid == 0)
-    return Status::success();
-  const Launch &launch = state->variant.launches[0];
+                                const Grids &grids) const {
   const cuda::Driver &d = state->device.driver();
   Device::Scope scope(state->device);
-  // The driver copies the parameters; it only lacks the const.
-  return d.check(d.launchKernel(state->function, static_cast<unsigned>(grid), 1,
-                                1, static_cast<unsigned>(launch.blockThreads),
-                                1, 1, static_cast<unsigned>(launch.sharedBytes),
-                                stream, const_cast<void **>(argv), nullptr),
-                 "cuLaunchKernel");
+  for (size_t i = 0; i < state->variant.launches.size(); ++i) {
+    if (grids[i] == 0)
+      continue;
+    const Launch &launch = state->variant.launches[i];
+    // The driver copies the parameters; it only lacks the const.
+    Status s = d.check(
+        d.launchKernel(state->functions[i], static_cast<unsigned>(grids[i]), 1, 1,
+                       static_cast<unsigned>(launch.blockThreads), 1, 1,
+                       static_cast<unsigned>(launch.sharedBytes), stream,
+                       const_cast<void **>(argv), nullptr),
+        "cuLaunchKernel");
+    if (!s.ok())
+      return s.with(launch.entry);
+  }
+  return Status::success();
 }
 
 } // namespace kdac

@@ -171,8 +171,9 @@ static Error writePtx(StringRef path, StringRef ptx) {
 }
 
 Expected<Assembly> assemblePtx(const Assembler &assembler, StringRef ptx,
-                               StringRef entry, const Target &target,
-                               StringRef keepDir) {
+                               ArrayRef<std::string> entries,
+                               const Target &target, StringRef keepDir) {
+  StringRef entry = entries.front();
   SmallString<128> model(keepDir), dir;
   sys::path::append(model, entry + "-%%%%%%");
   sys::fs::createUniquePath(model, dir, /*MakeAbsolute=*/true);
@@ -202,12 +203,14 @@ Expected<Assembly> assemblePtx(const Assembler &assembler, StringRef ptx,
   if (!isCubin(assembly.cubin))
     return refuse("ptxas at '" + assembler.path +
                   "' reported success but wrote no cubin");
-  Expected<PtxasReport> report = parsePtxasReport(result.output, entry);
-  if (!report)
-    return refuse(toString(report.takeError()));
-  if (std::string reason = complaint(*report); !reason.empty())
-    return refuse(reason);
-  assembly.report = std::move(*report);
+  for (const std::string &kernel : entries) {
+    Expected<PtxasReport> report = parsePtxasReport(result.output, kernel);
+    if (!report)
+      return refuse(toString(report.takeError()));
+    if (std::string reason = complaint(*report); !reason.empty())
+      return refuse(reason);
+    assembly.reports.push_back(std::move(*report));
+  }
   return assembly;
 }
 

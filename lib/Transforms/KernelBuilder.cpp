@@ -66,7 +66,7 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   ref("offsets", offsets ? elementType(offsets) : b.getI32Type(), false);
   ref("out", problem.dtype(), true);
   ref("ht", problem.stateType(), false);
-  if (schedule.getRoles() == "split")
+  if (schedule.getForm() == "chunk")
     ref("workspace", b.getI8Type(), false);
   for (StringRef size : {"N", "T", "H", "HV"}) {
     names.push_back(size.str());

@@ -12,11 +12,12 @@ template <typename Enum, size_t N>
 using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
 
 constexpr Spellings<Form, 2> forms{{{Form::Chunk, "chunk"}, {Form::Step, "step"}}};
-constexpr Spellings<DType, 5> dtypes{{{DType::BF16, "bf16"},
+constexpr Spellings<DType, 6> dtypes{{{DType::BF16, "bf16"},
                                       {DType::F16, "f16"},
                                       {DType::F32, "f32"},
                                       {DType::I32, "i32"},
-                                      {DType::I64, "i64"}}};
+                                      {DType::I64, "i64"},
+                                      {DType::I8, "i8"}}};
 constexpr Spellings<StateLayout, 2> layouts{
     {{StateLayout::VK, "vk"}, {StateLayout::KV, "kv"}}};
 constexpr Spellings<Precision, 3> precisions{{{Precision::Fast, "fast"},
@@ -136,6 +137,8 @@ int64_t dtypeSize(DType dtype) {
     return 4;
   case DType::I64:
     return 8;
+  case DType::I8:
+    return 1;
   }
   return 0;
 }
@@ -243,6 +246,8 @@ std::vector<Arg> kernelArgs(const Variant &v) {
   input("offsets", v.offsetDtype, "[N + 1]", true, false);
   tensor("out", ArgKind::Output, v.dtype, "[tokens, HV, V]", false, true);
   tensor("ht", ArgKind::Output, v.stateDtype, state, true, false);
+  if (v.form == Form::Chunk)
+    args.push_back({"workspace", ArgKind::Workspace, DType::I8, true, "bytes"});
   for (const char *size : {"N", "T", "H", "HV"})
     args.push_back({size, ArgKind::Size, DType::I64, false, ""});
   for (const std::string &name : strided)

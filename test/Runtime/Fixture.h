@@ -46,7 +46,7 @@ addLinear(PackWriter &writer, const std::string &target,
   launch.scratchBytes = 64;
   for (const auto &[kind, arch] : images)
     launch.images.push_back(writer.addImage(kind, arch, bytes));
-  PackVariant packed{v, "#tile.schedule<none>", "22.1.8", "", {launch}};
+  PackVariant packed{v, "#tile.schedule<none>", "22.1.8", "", "", {launch}};
   writer.add(packed);
   return packed;
 }

@@ -93,7 +93,7 @@ protected:
     auto assembler = findPtxas("", {std::string(dir)});
     if (!assembler)
       return llvm::toString(assembler.takeError());
-    auto assembly = assemblePtx(*assembler, ".version 8.6", "mine",
+    auto assembly = assemblePtx(*assembler, ".version 8.6", {"mine"},
                                 *findTarget("sm_90a"), keep);
     return assembly ? "" : llvm::toString(assembly.takeError());
   }

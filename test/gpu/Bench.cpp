@@ -46,15 +46,18 @@ const reference::Results &BenchRunner::oracle(const Variant &variant,
       .first->second;
 }
 
-StatusOr<BenchRunner::Sets> BenchRunner::makeSets(const Variant &variant,
+StatusOr<BenchRunner::Sets> BenchRunner::makeSets(const PackVariant &pack,
                                                   const BenchShape &shape,
                                                   cuda::Stream stream) {
+  const Variant &variant = pack.variant;
   Sets sets;
   double wanted = 2.0 * static_cast<double>(device.info().l2Bytes), held = 0;
   while (sets.empty() || (held < wanted && sets.size() < maxSets)) {
     auto set = BenchCall::make(device, variant, shape, patterns, stream);
     if (!set.ok())
       return set.status();
+    if (Status s = (*set)->bringWorkspace(device, pack); !s.ok())
+      return s;
     held += (*set)->bytes();
     sets.push_back(std::move(*set));
   }
@@ -99,16 +102,16 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
                                    cuda::Stream stream) {
-  StatusOr<int64_t> grid = kernel.check(sets[0]->arguments());
-  if (!grid.ok())
-    return grid.status();
+  StatusOr<GpuKernel::Grids> grids = kernel.check(sets[0]->arguments());
+  if (!grids.ok())
+    return grids.status();
   size_t next = 0;
   int launches = 1;
   auto enqueue = [&] {
     Status status;
     for (int i = 0; i < launches && status.ok(); ++i)
       status = kernel.launchChecked(
-          stream, sets[next++ % sets.size()]->arguments(), *grid);
+          stream, sets[next++ % sets.size()]->arguments(), *grids);
     return status;
   };
   StatusOr<double> guess = medianMicroseconds(device, stream, warmUps, enqueue);
@@ -128,7 +131,7 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
   if (!stream.ok())
     return stream.status();
   StatusOr<Sets> sets =
-      makeSets(kernel.variant().variant, shape, stream->get());
+      makeSets(kernel.variant(), shape, stream->get());
   if (!sets.ok())
     return sets.status();
   session.beat();

@@ -21,7 +21,7 @@ private:
   using Sets = std::vector<std::unique_ptr<BenchCall>>;
 
   /// Enough sets of tensors that one launch finds nothing of the last in L2.
-  StatusOr<Sets> makeSets(const Variant &variant, const BenchShape &shape,
+  StatusOr<Sets> makeSets(const PackVariant &pack, const BenchShape &shape,
                           cuda::Stream stream);
   /// Runs the first set and fills in the entry's errors; fails if one is above
   /// its bound.

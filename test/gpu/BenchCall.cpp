@@ -104,6 +104,20 @@ StatusOr<std::unique_ptr<BenchCall>> BenchCall::make(const Device &device,
   return call;
 }
 
+Status BenchCall::bringWorkspace(const Device &device,
+                                 const PackVariant &variant) {
+  StatusOr<int64_t> bytes = workspaceBytes(variant, arguments());
+  if (!bytes.ok() || *bytes == 0)
+    return bytes.ok() ? Status::success() : bytes.status();
+  StatusOr<DeviceBuffer> buffer =
+      DeviceBuffer::allocate(device, static_cast<size_t>(*bytes));
+  if (!buffer.ok())
+    return buffer.status().with("workspace");
+  slots[workspaceSlot] = buffer->address();
+  tensors.emplace("workspace", std::move(*buffer));
+  return Status::success();
+}
+
 const DeviceBuffer *BenchCall::find(const std::string &name) const {
   auto found = tensors.find(name);
   return found == tensors.end() ? nullptr : &found->second;
@@ -121,6 +135,10 @@ Status BenchCall::add(const Device &device, const Variant &variant,
   if (arg.kind == ArgKind::Scale) {
     float scale = 1 / std::sqrt(static_cast<float>(variant.keyDim));
     std::memcpy(&slots[i], &scale, sizeof scale);
+    return Status::success();
+  }
+  if (arg.kind == ArgKind::Workspace) {
+    workspaceSlot = i;
     return Status::success();
   }
   int64_t elements = sizes.elements(arg);

@@ -19,6 +19,9 @@ public:
   make(const Device &device, const Variant &variant, const BenchShape &shape,
        Patterns &patterns, cuda::Stream stream);
 
+  /// Allocates the scratch that a schedule of the variant wants.
+  Status bringWorkspace(const Device &device, const PackVariant &variant);
+
   CallArguments arguments() const { return argv.data(); }
   /// Bytes of all tensors: what any kernel must move.
   double bytes() const { return total; }
@@ -32,6 +35,7 @@ private:
 
   std::vector<uint64_t> slots;
   std::vector<void *> argv;
+  size_t workspaceSlot = 0;
   std::map<std::string, DeviceBuffer> tensors;
   double total = 0;
 };

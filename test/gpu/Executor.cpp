@@ -39,8 +39,8 @@ class GpuTestKernel : public Kernel {
 public:
   GpuTestKernel(GpuKernel kernel, Device device, Arena &arena,
                 cuda::Stream stream)
-      : kernel(std::move(kernel)), device(std::move(device)), arena(arena),
-        stream(stream) {}
+      : kernel(std::move(kernel)), device(device), arena(arena),
+        workspace(std::move(device)), stream(stream) {}
 
   std::string origin() const override { return kernel.origin(); }
 
@@ -58,6 +58,8 @@ public:
         return s;
     }
     addresses = places.addresses((*memory)->address());
+    if (Status s = bringWorkspace(c); !s.ok())
+      return s;
     if (Status s = kernel.launch(stream, c.argv(&addresses)); !s.ok())
       return s;
     if (Status s = synchronize(); !s.ok())
@@ -75,15 +77,29 @@ public:
 
   StatusOr<double> time(Case &c, int launches) override {
     void **argv = c.argv(&addresses);
-    StatusOr<int64_t> grid = kernel.check(argv);
-    if (!grid.ok())
-      return grid.status();
+    StatusOr<GpuKernel::Grids> grids = kernel.check(argv);
+    if (!grids.ok())
+      return grids.status();
     return medianMicroseconds(device, stream, launches, [&] {
-      return kernel.launchChecked(stream, argv, *grid);
+      return kernel.launchChecked(stream, argv, *grids);
     });
   }
 
 private:
+  /// Results must not depend on what a workspace held before: it is poisoned.
+  Status bringWorkspace(Case &c) {
+    StatusOr<int64_t> bytes =
+        workspaceBytes(kernel.variant(), c.argv(&addresses));
+    if (!bytes.ok() || *bytes == 0)
+      return bytes.ok() ? Status::success() : bytes.status();
+    StatusOr<DeviceBuffer *> memory =
+        workspace.reserve(static_cast<size_t>(*bytes));
+    if (!memory.ok())
+      return memory.status().with("workspace");
+    c.useWorkspace(reinterpret_cast<void *>((*memory)->address()));
+    return (*memory)->fill(0xff, stream);
+  }
+
   Status synchronize() {
     Device::Scope scope(device);
     return device.driver().check(device.driver().streamSynchronize(stream),
@@ -93,6 +109,7 @@ private:
   GpuKernel kernel;
   Device device;
   Arena &arena;
+  Arena workspace;
   cuda::Stream stream;
   std::vector<void *> addresses;
 };

@@ -102,12 +102,26 @@ static Error writeAll(const Outcome &outcome, const Options &options) {
   return Error::success();
 }
 
+/// The most of any launch.
+static int64_t sharedBytes(const CompiledKernel &kernel) {
+  int64_t bytes = 0;
+  for (const CompiledLaunch &launch : kernel.launches)
+    bytes = std::max(bytes, launch.sharedBytes);
+  return bytes;
+}
+
 static std::string registersOf(const CompiledKernel &kernel) {
-  if (!kernel.report)
+  int64_t registers = 0, spills = 0, reports = 0;
+  for (const CompiledLaunch &launch : kernel.launches) {
+    if (!launch.report)
+      continue;
+    ++reports;
+    registers = std::max(registers, launch.report->registers);
+    spills += launch.report->spillStoreBytes + launch.report->spillLoadBytes;
+  }
+  if (!reports)
     return "-";
-  return formatv("{0}/{1}", kernel.report->registers,
-                 kernel.report->spillStoreBytes +
-                     kernel.report->spillLoadBytes);
+  return formatv("{0}/{1}", registers, spills);
 }
 
 static void printSummary(const Outcome &outcome) {
@@ -121,7 +135,7 @@ static void printSummary(const Outcome &outcome) {
     auto measured = outcome.measured.find(variantName(kernel->variant));
     rows.push_back({variantStem(kernel->variant), kernel->variant.target,
                     artefacts, registersOf(*kernel),
-                    std::to_string(kernel->sharedBytes),
+                    std::to_string(sharedBytes(*kernel)),
                     measured == outcome.measured.end() ? "not run here"
                                                        : measured->second});
   }

@@ -60,6 +60,9 @@ struct PackVariant {
   std::string schedule;         ///< the schedule attribute as text
   std::string llvmVersion;      ///< of the code generator
   std::string ptxasVersion;     ///< of the assembler, or empty
+  /// Bytes of scratch in device memory that the caller brings, as a size
+  /// expression over N, HV and tokens (all tokens of the call); empty: none.
+  std::string workspace;
   std::vector<Launch> launches; ///< in order; each waits for the one before
 
   std::string name() const { return variantName(variant); }

@@ -32,19 +32,27 @@ struct Artefact {
   std::string bytes;
 };
 
+/// One launch of a compiled kernel.
+struct CompiledLaunch {
+  std::string entry; ///< symbol in every artefact
+  std::string grid;  ///< size expression
+  // GPU
+  int64_t blockThreads = 1;
+  int64_t sharedBytes = 0;           ///< dynamic shared memory of a block
+  std::optional<PtxasReport> report; ///< of the cubin
+};
+
 /// One compiled kernel: artefacts, and what a launch needs.
 struct CompiledKernel {
   Variant variant;
-  std::string entry;    ///< symbol in every artefact
-  std::string schedule; ///< the #tile.schedule attribute as text
-  int64_t vTile = 0;    ///< columns of V of one program instance
+  std::string schedule;  ///< the #tile.schedule attribute as text
+  std::string workspace; ///< bytes as a size expression, or empty
+  int64_t vTile = 0;     ///< columns of V of one program instance
+  std::vector<CompiledLaunch> launches; ///< in order
   std::vector<Artefact> artefacts;
   // GPU
-  int64_t blockThreads = 1;
-  int64_t sharedBytes = 0; ///< dynamic shared memory of a block
   std::string ptxSha256;
-  std::string ptxasVersion;          ///< empty without an assembler
-  std::optional<PtxasReport> report; ///< of the cubin
+  std::string ptxasVersion; ///< empty without an assembler
   // host
   int64_t scratchBytes = 0; ///< 64-byte aligned, per thread
 

@@ -25,13 +25,14 @@ struct ScheduleOption {
   llvm::StringLiteral help;
   int64_t ScheduleOptions::*field;
   int64_t step; ///< values are multiples of it; 0: powers of two
+  std::string ScheduleOptions::*word = nullptr; ///< a word instead of a number
 
   /// Sets the override. Returns nothing, or a sentence that says what works.
   std::optional<std::string> set(ScheduleOptions &schedule,
                                  llvm::StringRef value) const;
 };
 
-/// chunk, v-tile and warps.
+/// chunk, v-tile, warps and roles.
 llvm::ArrayRef<ScheduleOption> scheduleOptions();
 
 /// The override called `name`, or null.

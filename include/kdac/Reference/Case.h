@@ -75,6 +75,8 @@ public:
   /// called again. `addresses`, if given, replaces the address of every buffer,
   /// in the order of buffers(): for device copies.
   void **argv(const std::vector<void *> *addresses = nullptr);
+  /// The scratch memory that argv passes on; null until then.
+  void useWorkspace(void *address) { workspace = address; }
 
   /// Poisons the outputs, for another run.
   void poisonOutputs();
@@ -92,6 +94,7 @@ private:
   std::vector<Arg> args;
   std::vector<Buffer> tensors;
   std::vector<uint64_t> slots; ///< argument values: pointer, int64 or float
+  void *workspace = nullptr;
   std::vector<void *> pointers;
 };
 

@@ -71,6 +71,8 @@ inline double load(const void *data, DType dtype, int64_t i) {
     return static_cast<const int32_t *>(data)[i];
   case DType::I64:
     return static_cast<double>(static_cast<const int64_t *>(data)[i]);
+  case DType::I8:
+    return static_cast<const int8_t *>(data)[i];
   }
   return 0.0;
 }
@@ -92,6 +94,9 @@ inline void store(void *data, DType dtype, int64_t i, double x) {
     return;
   case DType::I64:
     static_cast<int64_t *>(data)[i] = static_cast<int64_t>(x);
+    return;
+  case DType::I8:
+    static_cast<int8_t *>(data)[i] = static_cast<int8_t>(x);
     return;
   }
 }

@@ -25,6 +25,10 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
                          CallArguments argv);
 
+/// Bytes of workspace that the call needs; 0 where a null workspace will do. Only
+/// sizes and `offsets` being null or not are read.
+StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv);
+
 } // namespace kdac
 
 #endif // KDAC_RUNTIME_CALL_H

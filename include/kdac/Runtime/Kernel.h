@@ -9,6 +9,7 @@
 #include "kdac/Runtime/Device.h"
 #include "kdac/Runtime/HostLaunch.h"
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -18,6 +19,10 @@ namespace kdac {
 /// from many threads and inside graph capture.
 class GpuKernel {
 public:
+  /// The most launches of one call, and how many instances each has.
+  static constexpr size_t maxLaunches = 4;
+  using Grids = std::array<int64_t, maxLaunches>;
+
   /// Loads the machine code that fits the device, or else compiles the PTX that
   /// does; origin() says which. `variant` belongs to `pack`.
   static StatusOr<GpuKernel> load(const Device &device, const PackReader &pack,
@@ -34,9 +39,9 @@ public:
   /// Enqueues a call of `grid` instances that was checked before: checkCall and
   /// gridOf done once for a call that is repeated.
   Status launchChecked(cuda::Stream stream, CallArguments argv,
-                       int64_t grid) const;
-  /// checkCall and gridOf of the only launch.
-  StatusOr<int64_t> check(CallArguments argv) const;
+                       const Grids &grids) const;
+  /// checkCall, and gridOf of every launch.
+  StatusOr<Grids> check(CallArguments argv) const;
 
 private:
   struct State {
@@ -44,14 +49,14 @@ private:
     PackVariant variant;
     std::string origin;
     cuda::Module module = nullptr;
-    cuda::Function function = nullptr;
+    std::array<cuda::Function, maxLaunches> functions = {};
     int64_t localBytes = 0;
     State(Device device, PackVariant variant)
         : device(std::move(device)), variant(std::move(variant)) {}
     ~State();
     Status loadAny(const PackReader &pack);
     Status loadImage(std::string_view bytes);
-    Status prepareFunction();
+    Status prepareFunction(size_t number);
   };
   explicit GpuKernel(std::shared_ptr<State> state) : state(std::move(state)) {}
 

@@ -43,19 +43,20 @@ struct PtxasReport {
 llvm::Expected<PtxasReport> parsePtxasReport(llvm::StringRef output,
                                              llvm::StringRef entry);
 
-/// A cubin of one kernel with its report.
+/// A cubin with a report for each of its kernels.
 struct Assembly {
   std::string cubin;
-  PtxasReport report;
+  std::vector<PtxasReport> reports;
 };
 
-/// Assembles `ptx`, whose kernel is `entry`, for `target`. A kernel that
+/// Assembles `ptx`, whose kernels are `entries`, for `target`. A kernel that
 /// spills, uses local memory or loses performance by ptxas's own account is an
 /// error, as is an output that is no cubin. After an error the PTX stays in
 /// `keepDir`, and the error has its path, the exact command and what ptxas
 /// printed.
 llvm::Expected<Assembly> assemblePtx(const Assembler &assembler,
-                                     llvm::StringRef ptx, llvm::StringRef entry,
+                                     llvm::StringRef ptx,
+                                     llvm::ArrayRef<std::string> entries,
                                      const Target &target,
                                      llvm::StringRef keepDir);
 

@@ -14,7 +14,7 @@
 namespace kdac {
 
 enum class Form { Chunk, Step };
-enum class DType { BF16, F16, F32, I32, I64 };
+enum class DType { BF16, F16, F32, I32, I64, I8 };
 enum class StateLayout {
   VK, ///< [N, HV, V, K], the default
   KV, ///< [N, HV, K, V]
@@ -59,6 +59,7 @@ std::string entryName(const Variant &variant);
 enum class ArgKind {
   Input,  ///< read-only device pointer
   Output, ///< written device pointer
+  Workspace, ///< scratch in device memory; null where the schedule needs none
   Size,   ///< int64 by value
   Scale,  ///< float by value
 };
@@ -73,7 +74,9 @@ struct Arg {
   std::string shape;     ///< for people: "[tokens, H, K]"
 };
 
-/// Arguments in ABI order: q k v g beta A_log dt_bias a b h0 offsets out ht, then
+/// Arguments in ABI order: q k v g beta A_log dt_bias a b h0 offsets out ht
+/// workspace (chunk form; whatever its schedule, so that schedules are
+/// interchangeable), then
 /// sizes (N T H HV and one token stride, in elements, per sequence tensor), then
 /// scale. Absent tensors have neither a pointer nor a stride. Without offsets
 /// every sequence has T tokens; with them T is the number of all tokens.
