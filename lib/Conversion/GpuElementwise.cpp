@@ -2,6 +2,7 @@
 #include "GpuLowering.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -69,6 +70,20 @@ GpuLowering::Values GpuLowering::loadShared(Value value, const Group &group) {
   return elements;
 }
 
+void GpuLowering::emitStore(std::function<void()> store) {
+  if (holding)
+    heldStores.push_back(std::move(store));
+  else
+    store();
+}
+
+void GpuLowering::releaseStores() {
+  holding = false;
+  for (const std::function<void()> &store : heldStores)
+    store();
+  heldStores.clear();
+}
+
 void GpuLowering::storeShared(Value value, const Group &group,
                               ValueRange elements) {
   tile::PlaceAttr at = place(value);
@@ -77,8 +92,10 @@ void GpuLowering::storeShared(Value value, const Group &group,
   Value pointer = sharedAddress(at.getOffset(), at.getPitch(), element,
                                 isVector ? Coord() : group.row, group.col,
                                 slots.lookup(value));
-  b.store(elements, pointer, element,
-          std::min<int64_t>(16, group.width * bytesOf(element)));
+  int64_t align = std::min<int64_t>(16, group.width * bytesOf(element));
+  emitStore([this, kept = Values(elements), pointer, element, align] {
+    b.store(kept, pointer, element, align);
+  });
 }
 
 //===-- Global memory ------------------------------------------------------===//
@@ -126,14 +143,19 @@ Value GpuLowering::globalPointer(tile::LoadOp op, const Group &group) {
   return globalPointer(accessOf(op, op.getResult().getType()), group, 0);
 }
 
+/// True if a valid size is known to cover the dimension.
+static bool isWhole(Value limit, int64_t size) {
+  std::optional<int64_t> constant = getConstantIntValue(limit);
+  return constant && *constant >= size;
+}
+
 Value GpuLowering::validity(Value ref, ValueRange valid, ArrayRef<int64_t> shape,
                             const Group &group) {
   Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), ref);
   Value condition = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
                                           b.i64(0));
   auto within = [&](Coord first, int64_t width, Value limit, int64_t size) {
-    if (std::optional<int64_t> constant = getConstantIntValue(limit);
-        constant && *constant >= size)
+    if (isWhole(limit, size))
       return;
     Value bound = b.toI32(scalars.lookup(limit));
     Value inside = b.less(b.at(first.plus(width - 1)), bound);
@@ -215,42 +237,61 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
   access(rangesRead(source), {});
   forget();
 
-  auto store = [&](const Group &group, Value speaks) {
-    storeGroup(op, at, group, evaluate(source, group), speaks);
-  };
-  if (hasRegisterLeaf(source)) {
+  if (hasRegisterLeaf(source) && at.isVector) {
     // Of the threads that share a column's total one stores it.
-    const Layout &layout = at.isVector ? *layouts.front().second
-                                       : distributed(type.getShape());
-    for (const Group &group : at.isVector ? layout.columns : layout.groups)
-      store(group, at.isVector ? layout.firstRowLane : Value());
+    const Layout &layout = *layouts.front().second;
+    for (const Group &group : layout.columns)
+      storeGroups(op, at, group, {evaluate(source, group)}, layout.firstRowLane);
+    return;
+  }
+  if (hasRegisterLeaf(source)) {
+    // One branch for all groups of a row.
+    llvm::MapVector<std::pair<void *, int64_t>, SmallVector<Group>> rows;
+    for (const Group &group : distributed(type.getShape()).groups)
+      rows[{group.row.base.getAsOpaquePointer(), group.row.offset}].push_back(group);
+    bool sameColumns = isWhole(op.getValid()[1], type.getDimSize(1));
+    for (auto &[key, groups] : rows)
+      for (size_t i = 0; i < groups.size(); i += sameColumns ? groups.size() : 1) {
+        ArrayRef<Group> some =
+            ArrayRef(groups).slice(i, sameColumns ? groups.size() : 1);
+        SmallVector<Values> elements;
+        for (const Group &group : some)
+          elements.push_back(evaluate(source, group));
+        storeGroups(op, at, some, elements, {});
+      }
     return;
   }
   int64_t width = std::max<int64_t>(1, op.getAlign() / bytes);
   while (type.getShape().back() % width != 0)
     width /= 2;
   forGroups(linear(type.getShape(), width),
-            [&](const Group &group) { store(group, {}); });
+            [&](const Group &group) {
+              emitStore([=, elements = evaluate(source, group)] {
+                storeGroups(op, at, group, {elements}, {});
+              });
+            });
 }
 
-void GpuLowering::storeGroup(tile::StoreOp op, const Access &at,
-                             const Group &group, ValueRange elements,
-                             Value speaks) {
+void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
+                              ArrayRef<Group> groups, ArrayRef<Values> elements,
+                              Value speaks) {
   int64_t bytes = bytesOf(at.element);
-  Value condition =
-      validity(at.ref, op.getValid(), tileType(op.getValue()).getShape(), group);
+  Value condition = validity(at.ref, op.getValid(),
+                             tileType(op.getValue()).getShape(), groups.front());
   if (speaks)
     condition = arith::AndIOp::create(b, condition, speaks);
   auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  if (isContiguous(at.isVector, at.transposed, op.getStride(), group)) {
-    int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
-    b.store(elements, globalPointer(at, group, 0), at.element, align);
-    return;
+  for (auto [group, values] : llvm::zip(groups, elements)) {
+    if (isContiguous(at.isVector, at.transposed, op.getStride(), group)) {
+      int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
+      b.store(values, globalPointer(at, group, 0), at.element, align);
+      continue;
+    }
+    for (auto [i, element] : llvm::enumerate(values))
+      b.store(element, globalPointer(at, group, i), at.element, bytes);
   }
-  for (auto [i, element] : llvm::enumerate(elements))
-    b.store(element, globalPointer(at, group, i), at.element, bytes);
 }
 
 //===-- Evaluation ---------------------------------------------------------===//

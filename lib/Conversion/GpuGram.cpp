@@ -84,8 +84,10 @@ void GramLowering::storeScaled(unsigned buffer, Value source,
   GpuLowering::Operand to = scratch(buffer);
   Value pointer =
       at.sharedAddress(to.offset, to.pitch, to.element, group.row, group.col);
-  b.store(elements, pointer, to.element,
-          std::min<int64_t>(16, group.width * bytesOf(to.element)));
+  int64_t align = std::min<int64_t>(16, group.width * bytesOf(to.element));
+  at.emitStore([this, elements, pointer, to, align] {
+    b.store(elements, pointer, to.element, align);
+  });
 }
 
 static Group atRow(Group group, Value row) {

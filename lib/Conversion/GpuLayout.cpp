@@ -141,9 +141,12 @@ void GpuLowering::forGroups(const Layout &layout,
   int64_t count = groups.size();
   int64_t together = std::max<int64_t>(1, kElements / groups.front().width);
   if (layout.rowStep == 0 || count <= together || count % together != 0) {
+    bool guarded = !layout.guards.empty();
+    if (!guarded)
+      holdStores();
     for (auto [i, group] : llvm::enumerate(groups)) {
       OpBuilder::InsertionGuard guard(b);
-      if (!layout.guards.empty()) {
+      if (guarded) {
         auto branch = scf::IfOp::create(b, layout.guards[i], false);
         b.setInsertionPointToStart(branch.thenBlock());
       }
@@ -151,6 +154,7 @@ void GpuLowering::forGroups(const Layout &layout,
       body(group);
     }
     memo.clear();
+    releaseStores();
     return;
   }
   auto loop = scf::ForOp::create(b, b.i32(0), b.i32(count / together), b.i32(1));
@@ -166,12 +170,14 @@ void GpuLowering::forGroups(const Layout &layout,
   Group group = groups.front();
   group.row.base = b.add(group.row.base, b.mul(loop.getInductionVar(),
                                                together * layout.rowStep));
+  holdStores();
   for (int64_t i = 0; i < together; ++i) {
     memo.clear();
     body(group);
     group.row.offset += layout.rowStep;
   }
   memo.clear();
+  releaseStores();
 }
 
 } // namespace kdac

@@ -9,6 +9,7 @@
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
 
+#include <functional>
 #include <map>
 
 namespace kdac {
@@ -132,9 +133,16 @@ private:
   Value validity(Value ref, mlir::ValueRange valid, llvm::ArrayRef<int64_t> shape,
                  const Group &group);
   Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
-  /// Stores the valid part of a group; `speaks` may silence the thread.
-  void storeGroup(tile::StoreOp op, const Access &at, const Group &group,
-                  mlir::ValueRange elements, Value speaks);
+  /// Stores groups that are all valid or all not; `speaks` may silence the thread.
+  void storeGroups(tile::StoreOp op, const Access &at,
+                   llvm::ArrayRef<Group> groups, llvm::ArrayRef<Values> elements,
+                   Value speaks);
+  /// Runs `store` now, or where stores are held back, when they are let go. A
+  /// load cannot overtake a store that might be to the same place, so code that
+  /// handles several groups loads for all of them before it stores any.
+  void emitStore(std::function<void()> store);
+  void holdStores() { holding = true; }
+  void releaseStores();
   Value roundedSource(Value value) const;
   /// Drops remembered elements, so that they need no registers until reused;
   /// the step form keeps them: its state stays in registers anyway.
@@ -167,6 +175,10 @@ private:
   void reduceState(tile::ReduceOp op);
   Value reduceVector(Value vector);
   void lowerInverse(tile::UnitTrilInverseOp op);
+  void zeroUpper(tile::UnitTrilInverseOp op, int64_t block);
+  void invertDiagonal(tile::UnitTrilInverseOp op, int64_t block);
+  void invertBelow(tile::UnitTrilInverseOp op, int64_t row, int64_t col,
+                   int64_t block);
   void lowerRowScalar(tile::RowOp op);
 
   friend class GramLowering;
@@ -184,6 +196,8 @@ private:
       std::pair<llvm::SmallVector<int64_t>, std::unique_ptr<Layout>>>;
   Layouts layouts; ///< of the present region
   std::map<std::tuple<void *, Coord, Coord, int64_t, int64_t>, Values> memo;
+  llvm::SmallVector<std::function<void()>> heldStores;
+  bool holding = false;
   Value sharedBase, thread, lane, warp, block;
   int64_t threads = 0, warps = 0;
   llvm::SmallVector<Range> pendingReads, pendingWrites;

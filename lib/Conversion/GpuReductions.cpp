@@ -47,6 +47,7 @@ void GpuLowering::reduceRows(tile::ReduceOp op) {
   int64_t width = cols % 128 == 0 ? 4 : cols % 64 == 0 ? 2 : 1;
   access(rangesRead(op.getInput()), {range(op.getResult())});
   forget();
+  holdStores();
   for (int64_t first = 0; first < rows; first += warps) {
     Value row = b.add(warp, first);
     if (rows % warps != 0) // surplus warps repeat rows
@@ -78,6 +79,7 @@ void GpuLowering::reduceRows(tile::ReduceOp op) {
     result.col = {row, 0};
     storeShared(op.getResult(), result, b.sumLanes(sum, {16, 8, 4, 2, 1}));
   }
+  releaseStores();
 }
 
 /// Sums over the rows of a state tile: in the thread, then across lanes. Every
@@ -129,41 +131,124 @@ void GpuLowering::lowerRowScalar(tile::RowOp op) {
   scalars.map(op.getResult(), evaluate(op.getInput(), group)[0]);
 }
 
-/// (I + L) X = I by forward substitution, one thread per column of X.
+/// Blocks of 16 rows on the diagonal, (I + L_bb) X_bb = I by forward
+/// substitution, one thread per column; then what is below them, block column by
+/// block column: X_ij = -X_ii (sum over k of L_ik X_kj), one element per thread
+/// and turn. Everything in f32.
 void GpuLowering::lowerInverse(tile::UnitTrilInverseOp op) {
   int64_t size = tileType(op.getInput()).getDimSize(0);
+  int64_t block = std::min<int64_t>(16, size);
   access({range(op.getInput())}, {range(op.getResult())});
   forget();
-  Value owns = b.less(thread, b.i32(size));
-  auto branch = scf::IfOp::create(b, owns, false);
+  zeroUpper(op, block);
+  invertDiagonal(op, block);
+  for (int64_t row = block; row < size; row += block)
+    for (int64_t col = row - block; col >= 0; col -= block)
+      invertBelow(op, row, col, block);
+  pendingWrites.push_back(range(op.getResult()));
+}
+
+/// Blocks above the diagonal, which nothing else of the inverse touches.
+void GpuLowering::zeroUpper(tile::UnitTrilInverseOp op, int64_t block) {
+  int64_t size = tileType(op.getInput()).getDimSize(0);
+  for (int64_t row = 0; row < size; row += block)
+    for (int64_t col = row + block; col < size; col += block)
+      forGroups(linear({block, block}, 4), [&](Group group) {
+        group.row.offset += row;
+        group.col.offset += col;
+        storeShared(op.getResult(), group, Values(4, b.f32(0)));
+      });
+}
+
+void GpuLowering::invertDiagonal(tile::UnitTrilInverseOp op, int64_t block) {
+  int64_t size = tileType(op.getInput()).getDimSize(0);
+  auto branch = scf::IfOp::create(b, b.less(thread, b.i32(size)), false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
+  Value start = b.mul(b.div(thread, block), block), inBlock = b.rem(thread, block);
+  holdStores();
   Values column;
-  for (int64_t i = 0; i < size; ++i) {
-    Value onDiagonal = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, thread,
+  for (int64_t i = 0; i < block; ++i) {
+    Value onDiagonal = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, inBlock,
                                              b.i32(i));
     Value x = arith::SelectOp::create(b, onDiagonal, b.f32(1), b.f32(0));
-    // Four partial sums shorten the chain of dependent additions.
-    Values partial(4, Value());
+    // Two partial sums shorten the chain of dependent additions.
+    Values partial(2, Value());
     for (int64_t k = 0; k < i; ++k) {
       Group group;
-      group.row = {Value(), i};
-      group.col = {Value(), k / 4 * 4};
+      group.row = {start, i};
+      group.col = {start, k / 4 * 4};
       group.width = 4;
       Value factor = evaluate(op.getInput(), group)[k % 4];
-      Value &sum = partial[k % 4];
+      Value &sum = partial[k % 2];
       sum = sum ? b.fma(factor, column[k], sum) : b.mulF(factor, column[k]);
     }
-    memo.clear();
     for (Value sum : partial)
       if (sum)
         x = arith::SubFOp::create(b, x, sum);
     column.push_back(x);
     Group result;
-    result.row = {Value(), i};
+    result.row = {start, i};
     result.col = {thread, 0};
     storeShared(op.getResult(), result, x);
   }
+  memo.clear();
+  releaseStores();
+}
+
+/// One block below the diagonal, in two steps with a barrier before each: the
+/// sum, kept where the block will be, then its product with the inverse of the
+/// diagonal block.
+void GpuLowering::invertBelow(tile::UnitTrilInverseOp op, int64_t row,
+                              int64_t col, int64_t block) {
+  auto readAt = [&](Value tile, Coord r, Coord c, int64_t width) {
+    Group group;
+    group.row = r;
+    group.col = c;
+    group.width = width;
+    return loadShared(tile, group);
+  };
+  auto forElements = [&](llvm::function_ref<Value(Value, Value)> compute) {
+    synchronise();
+    Values results, rows, cols;
+    for (int64_t first = 0; first < block * block; first += threads) {
+      Value number = b.rem(b.add(thread, first), block * block);
+      rows.push_back(b.div(number, block));
+      cols.push_back(b.rem(number, block));
+      results.push_back(compute(rows.back(), cols.back()));
+    }
+    synchronise(); // all have read what some overwrite now
+    for (auto [r, c, result] : llvm::zip(rows, cols, results)) {
+      Group group;
+      group.row = {r, row};
+      group.col = {c, col};
+      storeShared(op.getResult(), group, result);
+    }
+  };
+  Value l = op.getInput(), x = op.getResult();
+  forElements([&](Value r, Value c) {
+    Value sum;
+    for (int64_t k = col; k < row; k += 4) {
+      Values factors = readAt(l, {r, row}, {Value(), k}, 4);
+      for (int64_t i = 0; i < 4; ++i) {
+        Value right = readAt(x, {Value(), k + i}, {c, col}, 1)[0];
+        sum = sum ? b.fma(factors[i], right, sum) : b.mulF(factors[i], right);
+      }
+    }
+    return sum;
+  });
+  forElements([&](Value r, Value c) {
+    Value sum = b.f32(0);
+    for (int64_t k = 0; k < block; k += 4) {
+      Values factors = readAt(x, {r, row}, {Value(), row + k}, 4);
+      for (int64_t i = 0; i < 4; ++i) {
+        Value right = readAt(x, {Value(), row + k + i}, {c, col}, 1)[0];
+        sum = arith::SubFOp::create(b, sum, b.mulF(factors[i], right),
+                                    arith::FastMathFlags::contract);
+      }
+    }
+    return sum;
+  });
 }
 
 } // namespace kdac

@@ -28,7 +28,7 @@ private:
   Chunk load(Value number);
   Value normalised(const MappedOperand &source, Value rows);
   std::pair<Value, Value> grams(const Chunk &c);
-  Value updates(const Chunk &c, Value gram, Value state);
+  Value updates(const Chunk &c, Value gram, Value erased);
   Value decayed(const Chunk &c, Value rows);
   Value nextState(const Chunk &c, Value state, Value updates);
   Value op(Value x) { return b.round(x, operand); }
@@ -111,7 +111,8 @@ Value ChunkForm::decayed(const Chunk &c, Value rows) {
 }
 
 /// W [C, V]: the rank-one updates of the chunk's tokens, as a product operand.
-Value ChunkForm::updates(const Chunk &c, Value gram, Value state) {
+/// `erased` is what the state before the chunk holds under its keys.
+Value ChunkForm::updates(const Chunk &c, Value gram, Value erased) {
   if (!gram)
     return op(c.beta ? b.mul(c.v, b.rowFactor(c.beta, c.v)) : c.v);
   Value lower = gram;
@@ -120,7 +121,6 @@ Value ChunkForm::updates(const Chunk &c, Value gram, Value state) {
   Value inverse = tile::UnitTrilInverseOp::create(b, lower.getType(), lower);
   if (c.beta)
     inverse = b.mul(inverse, b.colFactor(c.beta, inverse));
-  Value erased = b.dot(decayed(c, c.k), state);
   return op(b.dot(op(inverse), op(b.sub(c.v, erased))));
 }
 
@@ -146,9 +146,11 @@ Value ChunkForm::body(Value number, Value state) {
   kernel.markCut(number);
   Chunk c = load(number);
   auto [akk, aqk] = grams(c);
+  // Both products of the state stand together: they share its fragments.
   Value operandState = op(state);
-  Value w = updates(c, akk, operandState);
+  Value erased = akk ? b.dot(decayed(c, c.k), operandState) : Value();
   Value out = b.dot(decayed(c, c.q), operandState);
+  Value w = updates(c, akk, erased);
   out = b.dot(op(aqk), w, out);
   // The scale waits until here, where no rounding to a narrow type is ahead.
   out = b.mul(out, b.splat(kernel.arg("scale"), {chunk, kernel.valueTile}));

@@ -184,7 +184,7 @@ void Splitter::makePrepare() {
   IRMapping body;
   body.map(oldLoop.getInductionVar(),
            b.addI(turn, b.mulI(newLoop.getInductionVar(), turns)));
-  Value image;
+  Value image; // first in the body: the cut stands before all other work
   for (auto [original, op] : llvm::zip(loop.getBody()->without_terminator(),
                                        oldLoop.getBody()->without_terminator())) {
     if (&original == cut.getOperation())
@@ -194,9 +194,12 @@ void Splitter::makePrepare() {
   }
   for (auto [part, ref] : llvm::zip(parts, views)) {
     auto type = cast<RankedTensorType>(part.value.getType());
-    tile::StoreOp::create(b, body.lookup(mapping.lookup(part.value)), ref,
-                          start(b, image, type), strideOf(b, type),
-                          wholeTile(b, type), 16, false);
+    Value value = body.lookup(mapping.lookup(part.value));
+    // As soon as it is there: the triangular inverse keeps one warp busy, and
+    // what others can do before it need not wait.
+    b.setInsertionPointAfter(value.getDefiningOp());
+    tile::StoreOp::create(b, value, ref, start(b, image, type),
+                          strideOf(b, type), wholeTile(b, type), 16, false);
   }
   eraseWithUsers(oldLoop);
   std::string turnsExpr = "min(ceildiv(T, " + std::to_string(schedule.getChunk()) +

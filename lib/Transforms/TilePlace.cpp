@@ -188,13 +188,14 @@ void Placer::placeOp(Operation *op) {
 }
 
 /// First fit, in order of first write: a buffer takes the lowest bytes that no
-/// buffer alive at the same time holds.
+/// buffer alive at the same time holds. One that died just now counts as alive:
+/// taking its bytes at once would cost a barrier.
 void Placer::assignOffsets() {
   SmallVector<Buffer *> done;
   for (Buffer &buffer : buffers) {
     SmallVector<Buffer *> rivals;
     for (Buffer *other : done)
-      if (other->first <= buffer.last && buffer.first <= other->last)
+      if (other->first <= buffer.last && buffer.first <= other->last + 2)
         rivals.push_back(other);
     llvm::sort(rivals, [](Buffer *a, Buffer *b) { return a->offset < b->offset; });
     for (Buffer *rival : rivals)
