@@ -47,16 +47,19 @@ void addFlags(CLI::App &app, const std::vector<FlagHelp> &flags,
               const std::string &group, Options &options) {
   for (const FlagHelp &flag : flags) {
     if (flag.name == "l2norm") {
-      for (const char *value : {"true", "false"}) {
-        std::string prefix = value[0] == 't' ? "--" : "--no-";
-        app.add_flag_callback(
-               prefix + flag.name,
-               [&options, value] {
-                 options.flags.push_back({"l2norm", value});
-               },
-               value[0] == 't' ? flag.help : "leave q and k as they are")
+      auto add = [&](const char *name, const char *value,
+                     const std::string &help) {
+        return app
+            .add_flag_callback(
+                name,
+                [&options, value] {
+                  options.flags.push_back({"l2norm", value});
+                },
+                help)
             ->group(group);
-      }
+      };
+      add("--l2norm", "true", flag.help)
+          ->excludes(add("--no-l2norm", "false", "leave q and k as they are"));
       continue;
     }
     app.add_option_function<std::string>(
@@ -80,6 +83,7 @@ public:
         recipes(recipeNames) {
     app.require_subcommand(0, 1);
     app.set_help_all_flag("--help-all", "help of every command");
+    app.set_version_flag("--version", "kdac " KDAC_VERSION);
     app.footer("`kdac COMMAND --help` has options and examples.");
     addCompile();
     addEmit();
@@ -230,7 +234,9 @@ ParsedCommandLine parseCommandLine(int argc, const char *const *argv,
   } catch (const CLI::ArgumentMismatch &error) {
     // CLI11 says "--form: 1 required missing".
     std::string what = error.what();
-    return refuse(what.substr(0, what.find(':')) + " needs a value");
+    bool missing = what.find("required missing") != std::string::npos;
+    return refuse(what.substr(0, what.find(':')) +
+                  (missing ? " needs a value" : " was given more than once"));
   } catch (const CLI::ParseError &error) {
     return refuse(error.what());
   }
