@@ -232,11 +232,14 @@ ParsedCommandLine parseCommandLine(int argc, const char *const *argv,
   } catch (const CLI::Success &help) {
     parsed.exitCode = grammar.app.exit(help);
   } catch (const CLI::ArgumentMismatch &error) {
-    // CLI11 says "--form: 1 required missing".
-    std::string what = error.what();
-    bool missing = what.find("required missing") != std::string::npos;
-    return refuse(what.substr(0, what.find(':')) +
-                  (missing ? " needs a value" : " was given more than once"));
+    // CLI11 says "--form: 1 required  missing" and "--form: At Most 1 ...".
+    std::string what = error.what(), flag = what.substr(0, what.find(':'));
+    auto says = [&](const char *text) {
+      return what.find(text) != std::string::npos;
+    };
+    return refuse(says("missing")   ? flag + " needs a value"
+                  : says("At Most") ? flag + " was given more than once"
+                                    : what);
   } catch (const CLI::ParseError &error) {
     return refuse(error.what());
   }
