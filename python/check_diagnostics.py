@@ -43,7 +43,7 @@ def expectations(root):
         if path.suffix in (".mlir", ".test"):
             texts += [line for line in path.read_text().splitlines()
                       if "expected-error" in line or "error: " in line
-                      or "CHECK" in line]
+                      or "kdac: " in line or "CHECK" in line]
         elif path.suffix == ".cpp":
             texts.append(re.sub(r'"\s*\n\s*"', "", path.read_text()))
     return "\n".join(texts)

@@ -51,7 +51,9 @@ std::optional<DType> parseOffsets(std::string_view text) {
 
 std::optional<DType> parseFloat(std::string_view text) {
   std::optional<DType> dtype = parseDType(text);
-  return parseOffsets(text) ? std::nullopt : dtype;
+  bool isFloat =
+      dtype == DType::BF16 || dtype == DType::F16 || dtype == DType::F32;
+  return isFloat ? dtype : std::nullopt;
 }
 
 constexpr char forms[] = "chunk or step";

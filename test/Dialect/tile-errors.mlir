@@ -43,6 +43,36 @@ func.func private @schedule_c4_gram() attributes {tile.schedule = #tile.schedule
 
 // -----
 
+// expected-error @below {{expected roles "fused" or "split", but got "both"}}
+func.func private @schedule_c5() attributes {tile.schedule = #tile.schedule<
+  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32, roles = "both">}
+
+// -----
+
+func.func @view_c1(%r: !tile.ref<f32>) {
+  // expected-error @below {{expected a ref of i8 to view, but got '!tile.ref<f32>'}}
+  %0 = tile.view %r[0] : !tile.ref<f32> -> !tile.ref<bf16>
+  return
+}
+
+// -----
+
+func.func @view_c2_odd(%r: !tile.ref<i8>) {
+  // expected-error @below {{expected an offset that is a multiple of 16, but got 8}}
+  %0 = tile.view %r[8] : !tile.ref<i8> -> !tile.ref<bf16>
+  return
+}
+
+// -----
+
+func.func @view_c2_negative(%r: !tile.ref<i8>) {
+  // expected-error @below {{expected an offset that is a multiple of 16, but got -16}}
+  %0 = tile.view %r[-16] : !tile.ref<i8> -> !tile.ref<bf16>
+  return
+}
+
+// -----
+
 func.func @load_scalar_c1_integer(%r: !tile.ref<i32>, %i: index, %x: f32) {
   // expected-error @below {{expected result and default of type 'index' for element type 'i32', but got 'f32' and 'f32'}}
   %0 = tile.load_scalar %r[%i] else %x : !tile.ref<i32> -> f32

@@ -18,6 +18,22 @@ func.func private @schedule_tf32() attributes {tile.schedule =
   #tile.schedule<target = "sm_80", form = "chunk", chunk = 16, leaf = 1,
                  v_tile = 32, warps = 8, stages = 2, operand = tf32, gram = f16>}
 
+// CHECK: stages = 1, operand = bf16, gram = bf16, roles = "split">
+func.func private @schedule_split() attributes {tile.schedule =
+  #tile.schedule<target = "sm_80", form = "chunk", chunk = 16, leaf = 1, v_tile = 32,
+                 warps = 8, stages = 1, operand = bf16, gram = bf16, roles = "split">}
+
+// CHECK-LABEL: func.func @split(
+// CHECK: tile.num_programs : index
+// CHECK: tile.view %{{.*}}[2048] : !tile.ref<i8> -> !tile.ref<bf16>
+// CHECK: tile.cut %{{.*}} : index
+func.func @split(%workspace: !tile.ref<i8>) -> !tile.ref<bf16> {
+  %n = tile.num_programs : index
+  %0 = tile.view %workspace[2048] : !tile.ref<i8> -> !tile.ref<bf16>
+  tile.cut %n : index
+  return %0 : !tile.ref<bf16>
+}
+
 // What is not written takes its default; any subset round-trips.
 // CHECK-LABEL: func.func @place(
 // CHECK: tile.place = #tile.place<inline>

@@ -54,7 +54,9 @@ func.func @reuse(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
     %l = tile.decayed_gram lhs(%x : tensor<32x32xf32>) rhs(%x) decay(%g) leaf 16
         operand bf16 strict [true] : tensor<32x32xf32> -> tensor<32x32xf32>
     %inv = tile.unit_tril_inverse %l : tensor<32x32xf32>
-    tile.store %inv, %out[%i] stride %c32 valid [%c32, %c32] align 16 : tensor<32x32xf32>, !tile.ref<f32>
+    %twice = tile.unit_tril_inverse %inv : tensor<32x32xf32>
+    %again = tile.unit_tril_inverse %twice : tensor<32x32xf32>
+    tile.store %again, %out[%i] stride %c32 valid [%c32, %c32] align 16 : tensor<32x32xf32>, !tile.ref<f32>
   }
   return
 }

@@ -11,9 +11,34 @@ using namespace llvm;
 
 namespace kdac {
 
+/// A sentence if the buffers of a case would not fit into a usual memory.
+static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
+  constexpr double limit = 1 << 30; // elements of one tensor
+  double tokens = double(spec.tokens) * double(spec.sequences);
+  double sequences = double(spec.sequences);
+  if (!spec.lengths.empty()) {
+    tokens = 0;
+    for (int64_t length : spec.lengths)
+      tokens += double(length);
+    sequences = double(spec.lengths.size());
+  }
+  double heads = double(std::max(spec.heads, spec.valueHeads));
+  double key = double(spec.variant.keyDim);
+  double value = double(spec.variant.valueDim);
+  double elements =
+      heads * std::max(tokens * std::max(key, value), sequences * key * value);
+  if (elements <= limit)
+    return std::nullopt;
+  return formatv("the case has tensors of {0:e1} elements; up to 1.1e+09 work",
+                 elements)
+      .str();
+}
+
 Expected<reference::CheckResult> checkOnHost(const CompileJob &job,
                                              const reference::CaseSpec &spec) {
   if (std::optional<std::string> problem = reference::validate(spec))
+    return createStringError(inconvertibleErrorCode(), *problem);
+  if (std::optional<std::string> problem = tooLarge(spec))
     return createStringError(inconvertibleErrorCode(), *problem);
   Expected<HostProgram> program = compileHere(job);
   if (!program)

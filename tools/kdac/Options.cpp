@@ -47,16 +47,19 @@ void addFlags(CLI::App &app, const std::vector<FlagHelp> &flags,
               const std::string &group, Options &options) {
   for (const FlagHelp &flag : flags) {
     if (flag.name == "l2norm") {
-      for (const char *value : {"true", "false"}) {
-        std::string prefix = value[0] == 't' ? "--" : "--no-";
-        app.add_flag_callback(
-               prefix + flag.name,
-               [&options, value] {
-                 options.flags.push_back({"l2norm", value});
-               },
-               value[0] == 't' ? flag.help : "leave q and k as they are")
+      auto add = [&](const char *name, const char *value,
+                     const std::string &help) {
+        return app
+            .add_flag_callback(
+                name,
+                [&options, value] {
+                  options.flags.push_back({"l2norm", value});
+                },
+                help)
             ->group(group);
-      }
+      };
+      add("--l2norm", "true", flag.help)
+          ->excludes(add("--no-l2norm", "false", "leave q and k as they are"));
       continue;
     }
     app.add_option_function<std::string>(
@@ -80,6 +83,7 @@ public:
         recipes(recipeNames) {
     app.require_subcommand(0, 1);
     app.set_help_all_flag("--help-all", "help of every command");
+    app.set_version_flag("--version", "kdac " KDAC_VERSION);
     app.footer("`kdac COMMAND --help` has options and examples.");
     addCompile();
     addEmit();
@@ -228,9 +232,14 @@ ParsedCommandLine parseCommandLine(int argc, const char *const *argv,
   } catch (const CLI::Success &help) {
     parsed.exitCode = grammar.app.exit(help);
   } catch (const CLI::ArgumentMismatch &error) {
-    // CLI11 says "--form: 1 required missing".
-    std::string what = error.what();
-    return refuse(what.substr(0, what.find(':')) + " needs a value");
+    // CLI11 says "--form: 1 required  missing" and "--form: At Most 1 ...".
+    std::string what = error.what(), flag = what.substr(0, what.find(':'));
+    auto says = [&](const char *text) {
+      return what.find(text) != std::string::npos;
+    };
+    return refuse(says("missing")   ? flag + " needs a value"
+                  : says("At Most") ? flag + " was given more than once"
+                                    : what);
   } catch (const CLI::ParseError &error) {
     return refuse(error.what());
   }
