@@ -78,7 +78,8 @@ bool runsOn(const DeviceInfo &device, std::string_view arch, bool isPtx) {
          (sameMajor || (isPtx && device.computeMajor > major));
 }
 
-StatusOr<Device> Device::open(int ordinal, const char *library) {
+StatusOr<Device> Device::open(int ordinal, const char *library,
+                              cuda::Context context) {
   auto driver = cuda::Driver::load(library);
   if (!driver.ok())
     return driver.status();
@@ -97,15 +98,19 @@ StatusOr<Device> Device::open(int ordinal, const char *library) {
     return s;
   if (Status s = query(d, state->id, state->info); !s.ok())
     return s;
+  state->context = context;
+  if (context)
+    return Device(std::move(state));
   if (Status s = d.check(d.primaryCtxRetain(&state->context, state->id),
                          "cuDevicePrimaryCtxRetain");
       !s.ok())
     return s;
+  state->retained = true;
   return Device(std::move(state));
 }
 
 Device::State::~State() {
-  if (context)
+  if (retained)
     driver->primaryCtxRelease(id);
 }
 

@@ -63,6 +63,7 @@ Status GpuKernel::State::loadAny(const PackReader &pack) {
       Status status = loadImage(pack.bytes(image));
       if (status.ok()) {
         origin = label;
+        this->image = image;
         if (kind == ImageKind::Ptx)
           origin += ", compiled by the driver: " +
                     (failures.empty() ? "no cubin fits" : failures);

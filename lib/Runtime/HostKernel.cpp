@@ -58,19 +58,22 @@ bool runsOnHost(std::string_view arch) {
 HostKernel::State::~State() {
   if (library)
     ::dlclose(library);
+  if (file >= 0)
+    ::close(file);
 }
 
 Status HostKernel::State::loadImage(std::string_view bytes) {
   StatusOr<int> fd = memoryFile(bytes);
   if (!fd.ok())
     return fd.status();
-  std::string path = "/proc/self/fd/" + std::to_string(*fd);
+  // dlopen knows libraries by their path: as long as this one is loaded, its
+  // number must not be given to another image, which would silently be this.
+  file = *fd;
+  std::string path = "/proc/self/fd/" + std::to_string(file);
   library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  const char *reason = library ? nullptr : ::dlerror();
-  ::close(*fd); // the mapping keeps the file
   if (!library)
-    return Status(ErrorCode::Corrupt,
-                  "its shared object does not load: " + std::string(reason));
+    return Status(ErrorCode::Corrupt, "its shared object does not load: " +
+                                          std::string(::dlerror()));
   const std::string &symbol = variant.launches[0].entry;
   entry = reinterpret_cast<HostEntry>(::dlsym(library, symbol.c_str()));
   if (!entry)

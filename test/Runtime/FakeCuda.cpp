@@ -1,6 +1,8 @@
-// Promises: a library with the driver's entry points whose one "GPU" (compute
-// 9.0) is this process: images are shared objects with the host entry, memory
-// is malloc. Tests of the runtime and of the GPU test driver load it by path.
+// Promises: a library with the driver's entry points whose "GPUs" (one, or as
+// many as KDAC_FAKE_GPUS says; compute 9.0) are this process: images are shared
+// objects with the host entry, memory is malloc, and a function runs only while
+// the context it was loaded in is current on the thread. Tests of the runtime
+// and of the GPU test driver load it by path and read its counters.
 // Does not: check like a GPU does, or run anything asynchronously.
 #include "kdac/Runtime/CudaDriver.h"
 
@@ -11,6 +13,8 @@
 #include <ctime>
 #include <dlfcn.h>
 #include <elf.h>
+#include <map>
+#include <mutex>
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -20,7 +24,23 @@ using namespace kdac::cuda;
 constexpr Result invalidValue = 1, invalidImage = 200, notFound = 500;
 /// Shared memory of one fake block; a launch that wants more must have asked.
 int dynamicShared = 48 * 1024;
-Context current = nullptr;
+constexpr int maxDevices = 8;
+int contexts[maxDevices]; ///< their addresses are the primary contexts
+thread_local Context current = nullptr;
+std::mutex mutex;
+std::map<void *, Context> owners; ///< of modules and functions
+void own(void *object) {
+  std::lock_guard<std::mutex> lock(mutex);
+  owners[object] = current;
+}
+bool isCurrent(void *object) {
+  std::lock_guard<std::mutex> lock(mutex);
+  return current && owners[object] == current;
+}
+int deviceCount() {
+  const char *text = std::getenv("KDAC_FAKE_GPUS");
+  return text ? std::atoi(text) : 1;
+}
 int64_t now() {
   timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -34,6 +54,8 @@ size_t elfSize(const void *image) {
 } // namespace
 
 extern "C" {
+/// What a launch must not do; how often it was done.
+int fakeCudaAllocations = 0, fakeCudaWaits = 0, fakeCudaLoads = 0;
 Result cuInit(unsigned) { return success; }
 Result cuDriverGetVersion(int *version) { return *version = 13000, success; }
 Result cuGetErrorName(Result r, const char **name) {
@@ -43,8 +65,10 @@ Result cuGetErrorName(Result r, const char **name) {
 Result cuGetErrorString(Result, const char **text) {
   return *text = "a fake error", success;
 }
-Result cuDeviceGetCount(int *count) { return *count = 1, success; }
-Result cuDeviceGet(int *device, int) { return *device = 0, success; }
+Result cuDeviceGetCount(int *count) { return *count = deviceCount(), success; }
+Result cuDeviceGet(int *device, int ordinal) {
+  return *device = ordinal, success;
+}
 Result cuDeviceGetName(char *name, int length, int) {
   std::snprintf(name, static_cast<size_t>(length), "Fake GPU");
   return success;
@@ -57,8 +81,8 @@ Result cuDeviceGetAttribute(int *value, int attribute, int) {
                              : 232448;
   return success;
 }
-Result cuDevicePrimaryCtxRetain(Context *context, int) {
-  return *context = reinterpret_cast<Context>(&current), success;
+Result cuDevicePrimaryCtxRetain(Context *context, int device) {
+  return *context = reinterpret_cast<Context>(&contexts[device]), success;
 }
 Result cuDevicePrimaryCtxRelease_v2(int) { return success; }
 Result cuCtxPushCurrent_v2(Context context) {
@@ -71,6 +95,7 @@ Result cuCtxPopCurrent_v2(Context *context) {
 Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   if (!current || !bytes)
     return invalidValue;
+  ++fakeCudaAllocations;
   void *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   *address = reinterpret_cast<uint64_t>(memory);
   return memory ? success : 2;
@@ -100,7 +125,7 @@ Result cuStreamCreate(Stream *stream, unsigned) {
   return *stream = static_cast<Stream>(std::malloc(1)), success;
 }
 Result cuStreamDestroy_v2(Stream stream) { return std::free(stream), success; }
-Result cuStreamSynchronize(Stream) { return success; }
+Result cuStreamSynchronize(Stream) { return ++fakeCudaWaits, success; }
 Result cuEventCreate(Event *event, unsigned) {
   return *event = static_cast<Event>(std::calloc(1, sizeof(int64_t))), success;
 }
@@ -120,6 +145,7 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned, int *,
                           void **values) {
   if (!current)
     return invalidValue;
+  ++fakeCudaLoads;
   if (std::memcmp(image, ELFMAG, SELFMAG) != 0) {
     std::snprintf(static_cast<char *>(values[0]), 64, "not an image");
     return invalidImage;
@@ -129,13 +155,15 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned, int *,
     return invalidImage;
   *module = static_cast<Module>(::dlopen(
       ("/proc/self/fd/" + std::to_string(fd)).c_str(), RTLD_NOW | RTLD_LOCAL));
-  ::close(fd);
+  // The file stays open: dlopen would take the next one of its number for it.
+  own(*module);
   return *module ? success : invalidImage;
 }
 Result cuModuleUnload(Module module) { return ::dlclose(module), success; }
 Result cuModuleGetFunction(Function *function, Module module,
                            const char *name) {
   *function = static_cast<Function>(::dlsym(module, name));
+  own(*function);
   return *function ? success : notFound;
 }
 Result cuFuncSetAttribute(Function, int, int value) {
@@ -147,10 +175,10 @@ Result cuFuncGetAttribute(int *value, int, Function) {
 Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
                       unsigned gridZ, unsigned, unsigned, unsigned,
                       unsigned shared, Stream, void **arguments, void **) {
-  if (!current || gridX == 0 || gridY != 1 || gridZ != 1 ||
+  if (!isCurrent(function) || gridX == 0 || gridY != 1 || gridZ != 1 ||
       static_cast<int>(shared) > dynamicShared)
     return invalidValue;
-  alignas(64) static char scratch[1 << 20];
+  alignas(64) static thread_local char scratch[1 << 20];
   reinterpret_cast<void (*)(void **, int64_t, int64_t, void *)>(function)(
       arguments, 0, gridX, scratch);
   return success;

@@ -26,6 +26,25 @@ TEST(HostKernel, RunsFromAPack) {
   }
 }
 
+/// Each kernel is its own code, however many are loaded at once.
+TEST(HostKernel, TwoAtOnce) {
+  auto load = [](const char *fault) {
+    PackWriter writer;
+    fixture::addLinear(writer, "host", {{ImageKind::HostSo, "x86-64"}},
+                       fixture::readFile(std::string(LINEAR_FOLDER) +
+                                         "/liblinear-" + fault + ".so"));
+    StatusOr<PackReader> pack = fixture::read(writer);
+    return HostKernel::load(*pack, pack->manifest().variants[0]);
+  };
+  auto right = load("none"), wrong = load("wrong");
+  ASSERT_TRUE(right.ok() && wrong.ok());
+  fixture::Call a, b;
+  ASSERT_TRUE(right->launch(a.arguments()).ok());
+  ASSERT_TRUE(wrong->launch(b.arguments()).ok());
+  EXPECT_EQ(a.out, a.expected());
+  EXPECT_NE(b.out, b.expected());
+}
+
 TEST(HostKernel, ChecksTheCall) {
   PackWriter writer;
   fixture::addLinear(writer, "host", {{ImageKind::HostSo, "x86-64"}}, image);

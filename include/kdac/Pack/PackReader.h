@@ -27,6 +27,8 @@ public:
     return std::string_view(bytes_).substr(imagesAt_ + image.offset,
                                            image.size);
   }
+  /// The whole file.
+  std::string_view file() const { return bytes_; }
   /// The variant called `name`, or null.
   const PackVariant *find(std::string_view name) const;
 

@@ -26,14 +26,16 @@ struct DeviceInfo {
 /// both to exactly one version, a trailing 'f' to one major version.
 bool runsOn(const DeviceInfo &device, std::string_view arch, bool isPtx);
 
-/// A GPU. Copies share one retained primary context, the one that other
-/// libraries of the process use too; all methods may be called from any thread.
+/// A GPU. Copies share one context, by default the retained primary one that
+/// other libraries of the process use too; all methods may be called from any thread.
 class Device {
 public:
   /// The GPU number `ordinal`. `library` names another driver library, for
-  /// tests.
+  /// tests. `context` is the caller's own context of that GPU, which must
+  /// outlive the device; null takes the primary context.
   static StatusOr<Device> open(int ordinal,
-                               const char *library = "libcuda.so.1");
+                               const char *library = "libcuda.so.1",
+                               cuda::Context context = nullptr);
 
   const DeviceInfo &info() const { return state->info; }
   const cuda::Driver &driver() const { return *state->driver; }
@@ -55,6 +57,7 @@ private:
     std::shared_ptr<const cuda::Driver> driver;
     cuda::DeviceId id = 0;
     cuda::Context context = nullptr;
+    bool retained = false; ///< the context is the primary one, to be released
     DeviceInfo info;
     ~State();
   };

@@ -31,6 +31,8 @@ public:
   /// "cubin sm_90a", or "ptx sm_80, compiled by the driver: ..." with why.
   const std::string &origin() const { return state->origin; }
   const PackVariant &variant() const { return state->variant; }
+  /// The image that was loaded.
+  const Image &image() const { return state->image; }
   /// Local memory per thread that the driver reports, in bytes.
   int64_t localBytes() const { return state->localBytes; }
 
@@ -48,6 +50,7 @@ private:
     Device device;
     PackVariant variant;
     std::string origin;
+    Image image;
     cuda::Module module = nullptr;
     std::array<cuda::Function, maxLaunches> functions = {};
     int64_t localBytes = 0;
@@ -83,6 +86,7 @@ private:
     PackVariant variant;
     std::string origin;
     void *library = nullptr;
+    int file = -1; ///< the library's memory
     HostEntry entry = nullptr;
     explicit State(PackVariant variant) : variant(std::move(variant)) {}
     ~State();

@@ -1,23 +1,25 @@
 // Promises: every correctness case of one variant, judged by the tolerance
 // table, with its ledger lines. Does not: time benchmark shapes (Bench.h).
-#ifndef KDAC_TEST_GPU_RUNNER_H
-#define KDAC_TEST_GPU_RUNNER_H
+#ifndef KDAC_LIB_SELFTEST_RUNNER_H
+#define KDAC_LIB_SELFTEST_RUNNER_H
 
 #include "Executor.h"
-#include "Plan.h"
 #include "Supervisor.h"
 #include "kdac/Reference/Check.h"
+#include "kdac/Runtime/Trust.h"
+#include "kdac/SelfTest/Plan.h"
 
 #include <map>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 /// What runners share: the run's settings and the oracle's results.
 struct Session {
-  Options options;
+  Settings settings;
   Machine machine;
   uint64_t seed = 0;
   Heartbeat beat;
+  FILE *log = stdout;
 };
 
 /// The variant without what the oracle cannot see: form, target, schedule,
@@ -46,6 +48,8 @@ private:
   };
   Judged runCase(Kernel &kernel, const reference::CaseSpec &spec);
   const reference::Results &oracle(const reference::Case &c);
+  Status updateReceipt(const Kernel &kernel, const PackVariant &variant,
+                       bool passed);
 
   const Session &session;
   Executor &executor;
@@ -57,6 +61,6 @@ private:
 /// The digest by which the ledger knows a variant's code.
 std::string codeDigest(const PackReader &pack, const PackVariant &variant);
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_RUNNER_H
+#endif // KDAC_LIB_SELFTEST_RUNNER_H

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -42,7 +42,7 @@ const reference::Results &BenchRunner::oracle(const Variant &variant,
   known.clear(); // results of big shapes are big
   return known
       .emplace(key, reference::run(sampledOperands(variant, shape, patterns),
-                                   session.options.threads))
+                                   session.settings.threads))
       .first->second;
 }
 
@@ -158,7 +158,7 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
       " heads-checked=" + std::to_string(sampledHeads(shape).size()) +
       " sets=" + std::to_string(sets->size());
   entry.microseconds = *us;
-  entry.floorMicroseconds = sets->front()->bytes() / floorBytesPerMicrosecond;
+  entry.floorMicroseconds = floorMicroseconds(sets->front()->bytes());
   return entry;
 }
 
@@ -167,7 +167,7 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
   std::string name = variant.name();
   StatusOr<GpuKernel> kernel = GpuKernel::load(device, pack, variant);
   if (!kernel.ok()) {
-    std::printf("FAIL %s\n", kernel.status().message().c_str());
+    std::fprintf(session.log, "FAIL %s\n", kernel.status().message().c_str());
     return Outcome::Failed;
   }
   Outcome outcome = Outcome::Passed;
@@ -176,8 +176,8 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
       continue;
     StatusOr<Entry> entry = measure(*kernel, shape);
     if (!entry.ok()) {
-      std::printf("FAIL %s %s: %s\n", name.c_str(), shape.spelled().c_str(),
-                  entry.status().message().c_str());
+      std::fprintf(session.log, "FAIL %s %s: %s\n", name.c_str(),
+                   shape.spelled().c_str(), entry.status().message().c_str());
       if (entry.status().code() == ErrorCode::Device)
         return Outcome::Lost;
       outcome = Outcome::Failed;
@@ -185,20 +185,22 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
     }
     entry->digest = codeDigest(pack, variant);
     entry->compiledByDriver = kernel->origin().rfind("ptx", 0) == 0;
-    std::printf("time %s %s: %.1f us, floor %.1f us (%.0f %%), error %.2g "
-                "%.2g\n",
-                name.c_str(), shape.spelled().c_str(), entry->microseconds,
-                entry->floorMicroseconds,
-                100 * entry->floorMicroseconds / entry->microseconds,
-                entry->errorOut, *entry->errorState);
-    if (Status s = appendLines(session.options.ledger,
+    std::fprintf(session.log,
+                 "time %s %s: %.1f us, floor %.1f us (%.0f %%), error %.2g "
+                 "%.2g\n",
+                 name.c_str(), shape.spelled().c_str(), entry->microseconds,
+                 entry->floorMicroseconds,
+                 100 * entry->floorMicroseconds / entry->microseconds,
+                 entry->errorOut, *entry->errorState);
+    if (Status s = appendLines(session.settings.ledger,
                                {ledgerLine(session.machine, variant, *entry)});
         !s.ok()) {
-      std::printf("FAIL %s: %s\n", name.c_str(), s.message().c_str());
+      std::fprintf(session.log, "FAIL %s: %s\n", name.c_str(),
+                   s.message().c_str());
       outcome = Outcome::Failed;
     }
   }
   return outcome;
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 double median(std::vector<double> values) {
   auto middle = values.begin() + static_cast<ptrdiff_t>(values.size() / 2);
@@ -63,4 +63,4 @@ StatusOr<double> copyBandwidth(const Device &device) {
   return 2.0 * static_cast<double>(bytes) / std::max(*us, 1e-3);
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

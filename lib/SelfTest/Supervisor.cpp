@@ -1,9 +1,10 @@
 #include "Supervisor.h"
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <csignal>
-#include <cstdio>
+#include <cstring>
 #include <new>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -11,7 +12,7 @@
 #include <thread>
 #include <unistd.h>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -29,6 +30,9 @@ struct Progress {
   std::atomic<uint64_t> beats{0};
   std::atomic<size_t> current{0};
   std::atomic<bool> started{false};
+  /// Why the worker could not start; read after its end.
+  ErrorCode refusal = ErrorCode::Ok;
+  char reason[1024] = "";
 };
 
 /// Memory that stays shared across fork.
@@ -59,13 +63,18 @@ public:
   Supervisor(size_t count, const MakeTask &makeTask, const Limits &limits)
       : count(count), makeTask(makeTask), limits(limits), shared(count) {}
 
-  std::vector<Outcome> run() {
+  StatusOr<std::vector<Outcome>> run() {
     if (!shared.progress)
-      return {};
+      return Status(ErrorCode::Io, "no shared memory for a worker");
     for (size_t first = 0; first < count;) {
       int code = runWorker(first);
       if (code == workerCannotStart)
-        return {};
+        return Status(shared.progress->refusal == ErrorCode::Ok
+                          ? ErrorCode::Device
+                          : shared.progress->refusal,
+                      shared.progress->reason[0]
+                          ? shared.progress->reason
+                          : "the worker died while it opened the device");
       if (code == workerDone)
         break;
       first = shared.progress->current + 1;
@@ -87,7 +96,8 @@ private:
     if (child == 0)
       work(first); // does not return
     if (child < 0) {
-      std::perror("kdac-gpu-test: cannot start a worker");
+      refuse(Status(ErrorCode::Io, std::string("cannot start a worker: ") +
+                                       std::strerror(errno)));
       return workerCannotStart;
     }
     int status = watch(child);
@@ -101,16 +111,27 @@ private:
     return started ? workerReplace : workerCannotStart;
   }
 
+  void refuse(const Status &status) {
+    Progress &p = *shared.progress;
+    p.refusal = status.code();
+    const std::string &message = status.message();
+    size_t length = std::min(message.size(), sizeof p.reason - 1);
+    std::memcpy(p.reason, message.data(), length);
+    p.reason[length] = '\0';
+  }
+
   [[noreturn]] void work(size_t first) {
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    Task task = makeTask([this] { ++shared.progress->beats; });
-    int code = task ? workerDone : workerCannotStart;
+    StatusOr<Task> task = makeTask([this] { ++shared.progress->beats; });
+    int code = task.ok() ? workerDone : workerCannotStart;
+    if (!task.ok())
+      refuse(task.status());
     shared.progress->started = true;
-    for (size_t i = first; task && i < count; ++i) {
+    for (size_t i = first; task.ok() && i < count; ++i) {
       shared.progress->current = i;
       ++shared.progress->beats;
       Outcome outcome =
-          secondsSince(start) > limits.total ? Outcome::NotRun : task(i);
+          secondsSince(start) > limits.total ? Outcome::NotRun : (*task)(i);
       shared.outcomes[i] = outcome;
       if (outcome == Outcome::Lost && i + 1 < count) {
         code = workerReplace;
@@ -151,8 +172,8 @@ private:
         return status;
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }
-    std::fprintf(stderr, "kdac-gpu-test: worker %d does not end\n", child);
-    return workerDone << 8; // no further workers: the device is not usable
+    // It does not end: no further workers, the device is not usable.
+    return workerDone << 8;
   }
 
   size_t count;
@@ -164,20 +185,22 @@ private:
 
 } // namespace
 
-std::vector<Outcome> supervise(size_t count, const MakeTask &makeTask,
-                               const Limits &limits) {
+StatusOr<std::vector<Outcome>> supervise(size_t count, const MakeTask &makeTask,
+                                         const Limits &limits) {
   return Supervisor(count, makeTask, limits).run();
 }
 
-std::vector<Outcome> runInProcess(size_t count, const MakeTask &makeTask,
-                                  const Limits &limits) {
+StatusOr<std::vector<Outcome>>
+runInProcess(size_t count, const MakeTask &makeTask, const Limits &limits) {
   Clock::time_point start = Clock::now();
-  Task task = makeTask([] {});
+  StatusOr<Task> task = makeTask([] {});
+  if (!task.ok())
+    return task.status();
   std::vector<Outcome> outcomes;
-  for (size_t i = 0; task && i < count; ++i)
+  for (size_t i = 0; i < count; ++i)
     outcomes.push_back(secondsSince(start) > limits.total ? Outcome::NotRun
-                                                          : task(i));
+                                                          : (*task)(i));
   return outcomes;
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

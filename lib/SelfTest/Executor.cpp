@@ -4,7 +4,7 @@
 #include <chrono>
 #include <fstream>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -43,6 +43,7 @@ public:
         workspace(std::move(device)), stream(stream) {}
 
   std::string origin() const override { return kernel.origin(); }
+  const Image *image() const override { return &kernel.image(); }
 
   Status run(Case &c) override {
     Places places(c);
@@ -219,11 +220,11 @@ StatusOr<DeviceBuffer *> Arena::reserve(size_t bytes) {
   return &*buffer;
 }
 
-StatusOr<std::unique_ptr<Executor>> makeExecutor(const Options &options) {
-  if (options.host)
-    return std::unique_ptr<Executor>(new HostExecutor(options.threads));
+StatusOr<std::unique_ptr<Executor>> makeExecutor(const Settings &settings) {
+  if (settings.host)
+    return std::unique_ptr<Executor>(new HostExecutor(settings.threads));
   StatusOr<Device> device =
-      Device::open(options.device, options.driver.c_str());
+      Device::open(settings.device, settings.driver.c_str());
   if (!device.ok())
     return device.status();
   StatusOr<StreamHandle> stream = StreamHandle::create(*device);
@@ -233,4 +234,4 @@ StatusOr<std::unique_ptr<Executor>> makeExecutor(const Options &options) {
       new GpuExecutor(std::move(*device), std::move(*stream)));
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

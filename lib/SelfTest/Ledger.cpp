@@ -1,4 +1,5 @@
 #include "Ledger.h"
+#include "kdac/Target/Gpus.h"
 
 #include <cerrno>
 #include <cmath>
@@ -9,7 +10,7 @@
 
 using nlohmann::ordered_json;
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -45,6 +46,8 @@ ordered_json caseJson(const PackVariant &packed, const Entry &entry) {
 }
 
 } // namespace
+
+double floorMicroseconds(double bytes) { return bytes / gpus().front().bytes; }
 
 std::string ledgerLine(const Machine &machine, const PackVariant &variant,
                        const Entry &entry) {
@@ -88,4 +91,4 @@ Status appendLines(const std::string &path,
   return status;
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

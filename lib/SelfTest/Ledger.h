@@ -1,14 +1,14 @@
 // Promises: ledger lines, one JSON object each, with the fields of issue 2 in
 // their order. Does not: decide what may be recorded, or merge files
 // (python/ledger.py).
-#ifndef KDAC_TEST_GPU_LEDGER_H
-#define KDAC_TEST_GPU_LEDGER_H
+#ifndef KDAC_LIB_SELFTEST_LEDGER_H
+#define KDAC_LIB_SELFTEST_LEDGER_H
 
 #include "kdac/Pack/Manifest.h"
 
 #include <optional>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 /// What is the same for a whole run.
 struct Machine {
@@ -42,10 +42,10 @@ std::string ledgerLine(const Machine &machine, const PackVariant &variant,
 Status appendLines(const std::string &path,
                    const std::vector<std::string> &lines);
 
-/// Device memory bandwidth that floors are counted with: an H200's measured
-/// copy, bytes read plus written (shared/reference/peers.md 2).
-constexpr double floorBytesPerMicrosecond = 4.27e6;
+/// The floor of a line: the bytes that any kernel must move, at the bandwidth
+/// of the GPU where we measure, whatever the GPU of the line.
+double floorMicroseconds(double bytes);
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_LEDGER_H
+#endif // KDAC_LIB_SELFTEST_LEDGER_H

@@ -1,16 +1,16 @@
 // Promises: cases run on a GPU or on the host through the runtime's public API,
 // the same way for both. Does not: judge results.
-#ifndef KDAC_TEST_GPU_EXECUTOR_H
-#define KDAC_TEST_GPU_EXECUTOR_H
+#ifndef KDAC_LIB_SELFTEST_EXECUTOR_H
+#define KDAC_LIB_SELFTEST_EXECUTOR_H
 
 #include "Ledger.h"
-#include "Options.h"
 #include "kdac/Reference/Case.h"
 #include "kdac/Runtime/Kernel.h"
+#include "kdac/SelfTest/SelfTest.h"
 
 #include <memory>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 /// Device memory of a run, reused from case to case.
 class Arena {
@@ -30,6 +30,8 @@ public:
   virtual ~Kernel() = default;
   /// How the code came to the device (Kernel.h: origin).
   virtual std::string origin() const = 0;
+  /// The image that a GPU runs; null on the host.
+  virtual const Image *image() const { return nullptr; }
   /// Copies the case to the device, launches, and copies everything back,
   /// inputs and guards included.
   virtual Status run(reference::Case &c) = 0;
@@ -51,8 +53,8 @@ public:
   virtual const Device *device() const { return nullptr; }
 };
 
-StatusOr<std::unique_ptr<Executor>> makeExecutor(const Options &options);
+StatusOr<std::unique_ptr<Executor>> makeExecutor(const Settings &settings);
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_EXECUTOR_H
+#endif // KDAC_LIB_SELFTEST_EXECUTOR_H

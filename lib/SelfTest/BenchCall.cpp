@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstring>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -236,4 +236,4 @@ StatusOr<Buffer> sampledOutput(const DeviceBuffer &from,
   return result;
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

@@ -1,12 +1,12 @@
 // Promises: times of one variant on benchmark shapes, with the error of sampled
 // heads at the same size. Does not: replace the correctness cases.
-#ifndef KDAC_TEST_GPU_BENCH_H
-#define KDAC_TEST_GPU_BENCH_H
+#ifndef KDAC_LIB_SELFTEST_BENCH_H
+#define KDAC_LIB_SELFTEST_BENCH_H
 
 #include "BenchCall.h"
 #include "Runner.h"
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 class BenchRunner {
 public:
@@ -39,6 +39,6 @@ private:
   std::map<std::string, reference::Results> known;
 };
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_BENCH_H
+#endif // KDAC_LIB_SELFTEST_BENCH_H

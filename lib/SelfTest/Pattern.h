@@ -1,8 +1,8 @@
 // Promises: tensors of any size from one period of random numbers, so that
 // gigabytes of inputs cost milliseconds. Does not: suit correctness cases,
 // which draw every element (kdac/Reference/Case.h).
-#ifndef KDAC_TEST_GPU_PATTERN_H
-#define KDAC_TEST_GPU_PATTERN_H
+#ifndef KDAC_LIB_SELFTEST_PATTERN_H
+#define KDAC_LIB_SELFTEST_PATTERN_H
 
 #include "kdac/Runtime/Device.h"
 #include "kdac/Variant/Variant.h"
@@ -11,7 +11,7 @@
 #include <memory>
 #include <vector>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 /// One period of an argument's values, as stored: element i of the tensor is
 /// element i mod `period`. The period is a prime, so that no two heads or
@@ -40,6 +40,6 @@ private:
   std::map<std::string, std::unique_ptr<Pattern>> known;
 };
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_PATTERN_H
+#endif // KDAC_LIB_SELFTEST_PATTERN_H

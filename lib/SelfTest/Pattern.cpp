@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -92,4 +92,4 @@ const Pattern &Patterns::of(const Variant &v, const Arg &arg) {
   return *slot;
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

@@ -1,15 +1,15 @@
 // Promises: a call of benchmark size in device memory, and the oracle's view of
 // some of its heads. Does not: launch or time.
-#ifndef KDAC_TEST_GPU_BENCHCALL_H
-#define KDAC_TEST_GPU_BENCHCALL_H
+#ifndef KDAC_LIB_SELFTEST_BENCHCALL_H
+#define KDAC_LIB_SELFTEST_BENCHCALL_H
 
 #include "Pattern.h"
-#include "Plan.h"
 #include "kdac/Reference/Compare.h"
 #include "kdac/Reference/Reference.h"
 #include "kdac/Runtime/Call.h"
+#include "kdac/SelfTest/Plan.h"
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 /// One set of device tensors, contiguous, and the argument array of a call on
 /// them. Outputs are poisoned (all bits set).
@@ -57,6 +57,6 @@ StatusOr<reference::Buffer> sampledOutput(const DeviceBuffer &from,
                                           int64_t width,
                                           const std::vector<int64_t> &samples);
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_BENCHCALL_H
+#endif // KDAC_LIB_SELFTEST_BENCHCALL_H

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -51,7 +51,7 @@ Entry entryOf(const Case &c, const CheckResult &result) {
       entry.errorOut = tensor.relative;
     else
       entry.errorState = tensor.relative;
-  entry.floorMicroseconds = minimalBytes(c) / floorBytesPerMicrosecond;
+  entry.floorMicroseconds = floorMicroseconds(minimalBytes(c));
   return entry;
 }
 
@@ -109,7 +109,7 @@ const reference::Results &CaseRunner::oracle(const Case &c) {
     known.clear();
   return known
       .emplace(key, reference::run(reference::operandsOf(c),
-                                   session.options.threads))
+                                   session.settings.threads))
       .first->second;
 }
 
@@ -135,19 +135,38 @@ CaseRunner::Judged CaseRunner::runCase(Kernel &kernel, const CaseSpec &spec) {
   return judged;
 }
 
+/// The receipt of code that is about to run is void until it has passed.
+Status CaseRunner::updateReceipt(const Kernel &kernel,
+                                 const PackVariant &variant, bool passed) {
+  const std::string &path = session.settings.receipts;
+  const Image *image = kernel.image();
+  if (path.empty() || !image || image->kind != ImageKind::Cubin)
+    return Status::success();
+  StatusOr<Receipts> receipts = Receipts::read(path);
+  if (!receipts.ok())
+    return receipts.status();
+  const Machine &m = session.machine;
+  receipts->remove(image->sha256, m.gpu);
+  if (passed)
+    receipts->add({image->sha256, m.gpu, m.driver, m.date, variant.name()});
+  return receipts->write(path);
+}
+
 Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
   std::string name = variant.name();
   if (Status s = checkSignature(variant); !s.ok()) {
-    std::printf("FAIL %s: %s\n", name.c_str(), s.message().c_str());
+    std::fprintf(session.log, "FAIL %s: %s\n", name.c_str(),
+                 s.message().c_str());
     return Outcome::Failed;
   }
   StatusOr<std::unique_ptr<Kernel>> kernel = executor.load(pack, variant);
   if (!kernel.ok()) {
-    std::printf("FAIL %s\n", kernel.status().message().c_str());
+    std::fprintf(session.log, "FAIL %s\n", kernel.status().message().c_str());
     return kernel.status().code() == ErrorCode::Device ? Outcome::Lost
                                                        : Outcome::Failed;
   }
   std::string origin = (*kernel)->origin();
+  Status receipt = updateReceipt(**kernel, variant, /*passed=*/false);
   std::vector<std::string> lines;
   size_t count = 0, failed = 0;
   double used = 0;
@@ -157,8 +176,9 @@ Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
     ++count;
     if (!judged.result.passed()) {
       ++failed;
-      std::printf("FAIL %s: %s\n", reference::describe(spec).c_str(),
-                  reference::toString(judged.result).c_str());
+      std::fprintf(session.log, "FAIL %s: %s\n",
+                   reference::describe(spec).c_str(),
+                   reference::toString(judged.result).c_str());
       if (judged.deviceLost)
         return Outcome::Lost;
       continue;
@@ -168,13 +188,20 @@ Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
     judged.entry.compiledByDriver = origin.rfind("ptx", 0) == 0;
     lines.push_back(ledgerLine(session.machine, variant, judged.entry));
   }
-  std::printf("%s %s (%s): %zu of %zu cases, %.0f %% of tolerance\n",
-              failed ? "FAIL" : "ok  ", name.c_str(), origin.c_str(),
-              count - failed, count, used);
+  std::fprintf(session.log,
+               "%s %s (%s): %zu of %zu cases, %.0f %% of tolerance\n",
+               failed ? "FAIL" : "ok  ", name.c_str(), origin.c_str(),
+               count - failed, count, used);
   if (failed)
     return Outcome::Failed;
-  if (Status s = appendLines(session.options.ledger, lines); !s.ok()) {
-    std::printf("FAIL %s: %s\n", name.c_str(), s.message().c_str());
+  if (receipt.ok())
+    receipt = updateReceipt(**kernel, variant, /*passed=*/true);
+  Status written = appendLines(session.settings.ledger, lines);
+  for (const Status &s : {receipt, written}) {
+    if (s.ok())
+      continue;
+    std::fprintf(session.log, "FAIL %s: %s\n", name.c_str(),
+                 s.message().c_str());
     return Outcome::Failed;
   }
   return Outcome::Passed;
@@ -184,7 +211,7 @@ Outcome CaseRunner::bench(const PackReader &pack, const PackVariant &variant,
                           const std::vector<BenchShape> &shapes) {
   StatusOr<std::unique_ptr<Kernel>> kernel = executor.load(pack, variant);
   if (!kernel.ok()) {
-    std::printf("FAIL %s\n", kernel.status().message().c_str());
+    std::fprintf(session.log, "FAIL %s\n", kernel.status().message().c_str());
     return Outcome::Failed;
   }
   Outcome outcome = Outcome::Passed;
@@ -202,16 +229,17 @@ Outcome CaseRunner::bench(const PackReader &pack, const PackVariant &variant,
     Judged judged = runCase(**kernel, spec);
     session.beat();
     if (!judged.result.passed()) {
-      std::printf("FAIL %s: %s\n", reference::describe(spec).c_str(),
-                  reference::toString(judged.result).c_str());
+      std::fprintf(session.log, "FAIL %s: %s\n",
+                   reference::describe(spec).c_str(),
+                   reference::toString(judged.result).c_str());
       outcome = Outcome::Failed;
       continue;
     }
     judged.entry.digest = codeDigest(pack, variant);
-    std::printf("time %s %s: %.1f us\n", variant.name().c_str(),
-                shape.spelled().c_str(), judged.entry.microseconds);
+    std::fprintf(session.log, "time %s %s: %.1f us\n", variant.name().c_str(),
+                 shape.spelled().c_str(), judged.entry.microseconds);
     if (Status s =
-            appendLines(session.options.ledger,
+            appendLines(session.settings.ledger,
                         {ledgerLine(session.machine, variant, judged.entry)});
         !s.ok())
       outcome = Outcome::Failed;
@@ -219,4 +247,4 @@ Outcome CaseRunner::bench(const PackReader &pack, const PackVariant &variant,
   return outcome;
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

@@ -1,8 +1,8 @@
-#include "Plan.h"
+#include "kdac/SelfTest/Plan.h"
 
 #include <cstdlib>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 namespace {
 
@@ -164,4 +164,4 @@ StatusOr<std::vector<BenchShape>> parseShapes(const std::string &text) {
   return shapes;
 }
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest

@@ -1,14 +1,14 @@
 // Promises: medians of device times.
 // Does not: warm up, or choose what to launch.
-#ifndef KDAC_TEST_GPU_TIMING_H
-#define KDAC_TEST_GPU_TIMING_H
+#ifndef KDAC_LIB_SELFTEST_TIMING_H
+#define KDAC_LIB_SELFTEST_TIMING_H
 
 #include "kdac/Runtime/Device.h"
 
 #include <functional>
 #include <vector>
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 /// The median of `values`, which is not empty.
 double median(std::vector<double> values);
@@ -23,6 +23,6 @@ StatusOr<double> medianMicroseconds(const Device &device, cuda::Stream stream,
 /// written.
 StatusOr<double> copyBandwidth(const Device &device);
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_TIMING_H
+#endif // KDAC_LIB_SELFTEST_TIMING_H

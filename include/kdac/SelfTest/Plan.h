@@ -1,12 +1,12 @@
 // Promises: which cases a variant must pass, and which shapes it is timed on.
 // Does not: run anything.
-#ifndef KDAC_TEST_GPU_PLAN_H
-#define KDAC_TEST_GPU_PLAN_H
+#ifndef KDAC_SELFTEST_PLAN_H
+#define KDAC_SELFTEST_PLAN_H
 
 #include "kdac/Reference/Case.h"
 #include "kdac/Runtime/Status.h"
 
-namespace kdac::gputest {
+namespace kdac::selftest {
 
 /// The correctness cases of a variant: tails around chunk borders, packed
 /// sequences with empty ones anywhere, grouped value heads, strided tokens,
@@ -29,6 +29,6 @@ struct BenchShape {
 /// Shapes separated by commas.
 StatusOr<std::vector<BenchShape>> parseShapes(const std::string &text);
 
-} // namespace kdac::gputest
+} // namespace kdac::selftest
 
-#endif // KDAC_TEST_GPU_PLAN_H
+#endif // KDAC_SELFTEST_PLAN_H

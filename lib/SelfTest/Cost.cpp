@@ -1,0 +1,125 @@
+#include "kdac/SelfTest/Cost.h"
+
+#include "kdac/Reference/Tolerance.h"
+
+#include <algorithm>
+
+namespace kdac::selftest {
+
+namespace {
+
+/// "[tokens, HV, K]" as "tokens * HV * K"; a sum becomes a factor.
+std::string productOf(const std::string &shape) {
+  std::string text;
+  size_t begin = 1;
+  while (begin < shape.size()) {
+    size_t end = std::min(shape.find_first_of(",]", begin), shape.size());
+    std::string factor = shape.substr(begin, end - begin);
+    if (factor.find('+') != std::string::npos)
+      factor = "(" + factor + ")";
+    text += (text.empty() ? "" : " * ") + factor;
+    begin = end + 2; // ", "
+  }
+  return text;
+}
+
+std::string bytesFormula(const Variant &variant, bool packed) {
+  // One term a shape, in order of first use: 4 * tokens * H * K for q and k.
+  std::vector<std::pair<std::string, int64_t>> terms;
+  for (const Arg &arg : kernelArgs(variant)) {
+    if (arg.shape.empty() || (arg.name == "offsets" && !packed))
+      continue;
+    std::string product = productOf(arg.shape);
+    auto known = std::find_if(terms.begin(), terms.end(), [&](const auto &t) {
+      return t.first == product;
+    });
+    if (known == terms.end())
+      known = terms.insert(terms.end(), {product, 0});
+    known->second += dtypeSize(arg.dtype);
+  }
+  std::string text;
+  for (const auto &[product, bytes] : terms)
+    text +=
+        (text.empty() ? "" : " + ") + std::to_string(bytes) + " * " + product;
+  return text;
+}
+
+/// Of one token and value head.
+std::string tokenFlops(const Variant &variant) {
+  const Recurrence &row = variant.row();
+  bool decays = row.decay != Decay::None;
+  if (variant.form == Form::Chunk)
+    return row.erase == Erase::None
+               ? "(4 * K * V + 128 * (K + V))"  // A_qk, A_qk W, Q S, S'
+               : "(6 * K * V + 256 * (K + V))"; // A_kk, T U and K S as well
+  // The read and the write, one erase, the decay: each touches the state.
+  int64_t perElement = 4 +
+                       (row.erase == Erase::None    ? 0
+                        : row.erase == Erase::Delta ? 2
+                                                    : 4) +
+                       (decays ? 1 : 0);
+  return std::to_string(perElement) + " * K * V";
+}
+
+double flopRate(const Variant &variant, const Gpu &gpu) {
+  if (variant.form == Form::Step)
+    return gpu.scalarFlops;
+  switch (reference::productsOf(variant)) {
+  case reference::Products::BF16:
+    return gpu.tensorFlops;
+  case reference::Products::TF32:
+    return gpu.tensorFlops / 2;
+  case reference::Products::F32:
+    break;
+  }
+  return gpu.scalarFlops;
+}
+
+std::string limiterOf(const Estimate &e, const Gpu &gpu) {
+  if (e.instances < gpu.multiprocessors)
+    return "parallelism: " + std::to_string(e.instances) + " instances for " +
+           std::to_string(gpu.multiprocessors) + " multiprocessors";
+  bool memory = e.memoryMicroseconds >= e.computeMicroseconds;
+  return memory ? "memory: its bytes take longer than its FLOPs"
+                : "compute: its FLOPs take longer than its bytes";
+}
+
+} // namespace
+
+CostFormulas costOf(const Variant &variant, bool packed) {
+  return {bytesFormula(variant, packed),
+          "tokens * HV * " + tokenFlops(variant)};
+}
+
+SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
+  return {{"tokens", shape.allTokens()},
+          {"N", shape.sequences},
+          {"T", shape.lengths.empty() ? shape.tokens : shape.allTokens()},
+          {"H", shape.heads},
+          {"HV", shape.valueHeads},
+          {"K", variant.keyDim},
+          {"V", variant.valueDim}};
+}
+
+StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
+                            const Gpu &gpu) {
+  const Variant &v = packed.variant;
+  const CostFormulas formulas = costOf(v, !shape.lengths.empty());
+  SizeBindings sizes = bindingsOf(v, shape);
+  Estimate e;
+  for (auto [formula, number] :
+       {std::pair(&formulas.bytes, &e.bytes),
+        std::pair(&formulas.flops, &e.flops),
+        std::pair(&packed.launches[0].grid, &e.instances)}) {
+    StatusOr<int64_t> value = evaluateSize(*formula, sizes);
+    if (!value.ok())
+      return value.status();
+    *number = *value;
+  }
+  e.memoryMicroseconds = static_cast<double>(e.bytes) / gpu.bytes;
+  e.computeMicroseconds = static_cast<double>(e.flops) / flopRate(v, gpu);
+  e.limiter = limiterOf(e, gpu);
+  return e;
+}
+
+} // namespace kdac::selftest
