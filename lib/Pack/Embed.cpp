@@ -61,6 +61,8 @@ std::string_view cType(DType dtype) {
     return "int32_t";
   case DType::I64:
     return "int64_t";
+  case DType::I8: // a workspace: bytes of no type
+    return "void";
   }
   return "void";
 }
@@ -74,6 +76,7 @@ std::string fieldOf(const LaunchArg &a) {
     return "  float " + arg.name + "; /* 0: K^-0.5 */\n";
   case ArgKind::Input:
   case ArgKind::Output:
+  case ArgKind::Workspace:
     break;
   }
   return std::string("  ") + (arg.kind == ArgKind::Input ? "const " : "") +

@@ -19,7 +19,7 @@ void add(PackWriter &writer, const std::string &target, ImageKind kind,
   launch.args = launchArgs(v);
   launch.grid = gridExpr(32);
   launch.images = {writer.addImage(kind, arch, image + arch)};
-  writer.add({v, "#tile.schedule<none>", "22.1.8", "", {launch}});
+  writer.add({v, "#tile.schedule<none>", "22.1.8", "", "", {launch}});
 }
 
 const DeviceInfo hopper = {"Fake GPU", "1", 9, 0, 132, 232448, 1 << 20};
