@@ -43,6 +43,7 @@ public:
   void split();
 
 private:
+  llvm::DenseSet<Operation *> ofOneSlice();
   void findChain();
   void findParts();
   func::FuncOp clone(StringRef name, IRMapping &mapping);
@@ -73,8 +74,26 @@ private:
 
 } // namespace
 
-/// The forward slice of the carried state inside the loop.
+/// Everything computed from which slice of V a program has.
+llvm::DenseSet<Operation *> Splitter::ofOneSlice() {
+  llvm::DenseSet<Operation *> result;
+  auto id = *kernel.getOps<tile::ProgramIdOp>().begin();
+  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
+    bool depends = llvm::any_of(op->getOperands(), [&](Value operand) {
+      return result.contains(operand.getDefiningOp());
+    });
+    // The program's number modulo the number of slices: see KernelBuilder.
+    bool isSlice = isa<arith::RemUIOp>(op) && op->getOperand(0) == id.getResult();
+    if (depends || isSlice)
+      result.insert(op);
+  });
+  return result;
+}
+
+/// The forward slice of the carried state inside the loop, and what belongs to
+/// one slice of V: prepare works for all of them.
 void Splitter::findChain() {
+  llvm::DenseSet<Operation *> sliced = ofOneSlice();
   for (Operation &op : loop.getBody()->without_terminator()) {
     bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
       auto argument = dyn_cast<BlockArgument>(operand);
@@ -82,7 +101,9 @@ void Splitter::findChain() {
         return argument.getOwner() == loop.getBody() && isTile(operand);
       return chain.contains(operand.getDefiningOp());
     });
-    if (depends)
+    bool isSliced = sliced.contains(&op) && op.getNumResults() == 1 &&
+                    isTile(op.getResult(0));
+    if (depends || isSliced)
       chain.insert(&op);
   }
 }
