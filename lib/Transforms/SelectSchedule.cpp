@@ -198,11 +198,6 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     StringRef formName = isChunk ? "chunk" : "step";
     int64_t leaf = isChunk ? chooseLeaf(*problem, choice.chunk) : 1;
     Type gram = chooseGram(*problem, leaf, operand);
-    if (roles == "split" && (host || !isChunk))
-      return function.emitOpError()
-             << "roles split is not supported for the " << formName
-             << " form on " << row.name
-             << "; only chunk kernels on GPUs are split, use fused";
     StringRef role = chooseRoles(isChunk && !host);
     if (role == "split" && (host || !isChunk)) {
       function.emitOpError() << "has no split roles "

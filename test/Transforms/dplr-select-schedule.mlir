@@ -6,7 +6,7 @@
 // Operands of products are bf16 for bf16 inputs on tensor cores, f32 on the host.
 // A bound of -5 and unit keys allow leaves of 16 rows: 15 * 5 * log2(e) = 108.2.
 // CHECK-LABEL: func.func @bounded_unit_keys(
-// GPU-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 128, warps = 8, stages = 2, operand = bf16, gram = bf16>
+// GPU-SAME: #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 128, warps = 8, stages = 2, operand = bf16, gram = bf16, roles = "split">
 // HOST-SAME: #tile.schedule<target = "host", form = "chunk", chunk = 32, leaf = 16, v_tile = 128, warps = 1, stages = 1, operand = f32, gram = f32>
 // FORCED-LABEL: func.func @bounded_unit_keys(
 // FORCED-SAME: chunk = 16, leaf = 16, v_tile = 48, warps = 8
@@ -136,8 +136,11 @@ func.func @high(%q: tensor<?x?x64xbf16>, %s: f32)
   return %o, %ht : tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
 }
 
+// Nothing of a step can be prepared ahead: roles stay fused.
 // CHECK-LABEL: func.func @step(
 // CHECK-SAME: form = "step", chunk = 1, leaf = 1
+// CHECK-NOT: roles
+// CHECK: dplr.recurrence
 // FORCED-LABEL: func.func @step(
 // FORCED-SAME: form = "step", chunk = 1, leaf = 1, v_tile = 48, warps = 8
 func.func @step(%q: tensor<?x?x64xbf16>, %s: f32)
