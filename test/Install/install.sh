@@ -34,6 +34,13 @@ env -i "$work/engine/build/engine" "$work/run.bin" ||
   fail "the engine does not run"
 "$oracle" "$work/run.bin" || fail "the engine is too far from the oracle"
 
+if [ ! -e /dev/nvidia0 ]; then
+  env -i "$work/engine/build/engine" "$work/none" cuda:0 2>"$work/errors" &&
+    fail "the engine runs on a GPU that is not there"
+  grep -Eq "^engine: cuda:0: no (CUDA driver|such GPU)$" "$work/errors" ||
+    fail "no sentence about the missing driver"
+fi
+
 # Only the C ABI is exported, and the embedded functions are not.
 lib=$(find "$prefix" -name 'libkdac.so' | head -1)
 others=$(nm -D --defined-only "$lib" | awk '{print $3}' |

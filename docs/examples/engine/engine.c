@@ -1,13 +1,12 @@
 /* A small engine around kdac's kernels: prefills two prompts of different
  * lengths in one packed call, then decodes both, one token each at a time.
  *
- *     engine [FILE]
+ *     engine [FILE [DEVICE]]
  *
- * runs on the host, prints a line, and writes all inputs and outputs to FILE,
- * so that a test can compare them with an oracle. On a GPU only the buffers
- * differ: they come from the engine's own allocator and launches go to its
- * stream. */
+ * runs on DEVICE (host, cuda:0, ...), prints a line, and writes all inputs and
+ * outputs to FILE, so that a test can compare them with an oracle. */
 #include "kernels.h"
+#include "memory.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,8 +16,9 @@ enum { heads = 3, dim = 64, sequences = 2, steps = 5 };
 enum { width = heads * dim, row = 3 * width }; /* a fused projection: q k v */
 enum { betaRow = 8 }; /* padded: a call's pointers are multiples of 16 bytes */
 enum { states = sequences * heads * dim * dim };
-static const int32_t offsets[sequences + 1] = {0, 37, 37 + 70};
-enum { prefillTokens = 37 + 70, tokens = prefillTokens + steps * sequences };
+enum { prompt0 = 37, prompt1 = 70 };
+enum { prefillTokens = prompt0 + prompt1 };
+enum { tokens = prefillTokens + steps * sequences };
 
 /* Everything a run needs; prefill tokens first, then those of each step. */
 typedef struct Session {
@@ -28,23 +28,26 @@ typedef struct Session {
       *out;               /* [tokens, row | width | betaRow | width] */
   float *A_log, *dt_bias; /* [heads], [heads, dim] */
   float *state[2];        /* [sequences, heads, dim, dim], V first */
+  int32_t *offsets;       /* of the prompts: [sequences + 1] */
   void *workspace;
   int64_t workspaceBytes;
 } Session;
 
-static void check(kdac_status *status, const char *what) {
-  if (!status)
-    return;
-  fprintf(stderr, "engine: %s: %s\n", what, kdac_status_message(status));
-  kdac_status_free(status);
+static void fail(const char *what, const char *why) {
+  fprintf(stderr, "engine: %s: %s\n", what, why);
   exit(1); /* an engine would return it */
 }
 
+static void check(kdac_status *status, const char *what) {
+  if (status)
+    fail(what, kdac_status_message(status));
+}
+
 static void *allocate(size_t bytes) {
-  void *memory = aligned_alloc(64, (bytes + 63) / 64 * 64);
+  void *memory = memory_allocate(bytes);
   if (!memory)
-    exit(1);
-  return memset(memory, 0, (bytes + 63) / 64 * 64);
+    fail("memory", "none left");
+  return memory;
 }
 
 /* ---- What a model would compute ---- */
@@ -90,7 +93,7 @@ static void prefill(Session *s) {
   args.beta = s->beta;
   args.A_log = s->A_log;
   args.dt_bias = s->dt_bias;
-  args.offsets = offsets;
+  args.offsets = s->offsets;
   args.out = s->out;
   args.ht = s->state[0];
   args.N = sequences;
@@ -131,9 +134,12 @@ static void decode(Session *s, int step) {
 
 /* ---- The session ---- */
 
-static void open(Session *s) {
+static void open(Session *s, const char *device) {
+  const char *problem = memory_open(device);
+  if (problem)
+    fail(device, problem);
   memset(s, 0, sizeof *s);
-  check(kdac_device_open("host", NULL, &s->device), "device");
+  check(kdac_device_open(device, NULL, &s->device), "device");
   check(kernels_load(s->device, &s->kernels), "kernels");
   s->fused = allocate((size_t)tokens * row * 2);
   s->gate = allocate((size_t)tokens * width * 2);
@@ -141,12 +147,15 @@ static void open(Session *s) {
   s->out = allocate((size_t)tokens * width * 2);
   s->A_log = allocate(heads * 4);
   s->dt_bias = allocate(width * 4);
+  s->offsets = allocate((sequences + 1) * 4);
+  s->offsets[1] = prompt0;
+  s->offsets[2] = prompt0 + prompt1;
   for (int i = 0; i < 2; ++i)
     s->state[i] = allocate(states * 4);
 }
 
 static void save(const Session *s, const char *path) {
-  const int64_t header[] = {heads, dim, sequences, steps, offsets[1], tokens};
+  const int64_t header[] = {heads, dim, sequences, steps, prompt0, tokens};
   const struct {
     const void *data;
     size_t bytes;
@@ -162,33 +171,26 @@ static void save(const Session *s, const char *path) {
   int good = file != NULL;
   for (size_t i = 0; good && i < sizeof parts / sizeof *parts; ++i)
     good = fwrite(parts[i].data, 1, parts[i].bytes, file) == parts[i].bytes;
-  if (!file || fclose(file) != 0 || !good) {
-    fprintf(stderr, "engine: cannot write %s\n", path);
-    exit(1);
-  }
-}
-
-static void close(Session *s) {
-  void *buffers[] = {s->fused,    s->gate,     s->beta,
-                     s->out,      s->A_log,    s->dt_bias,
-                     s->state[0], s->state[1], s->workspace};
-  for (size_t i = 0; i < sizeof buffers / sizeof *buffers; ++i)
-    free(buffers[i]);
-  kernels_close(&s->kernels);
-  kdac_device_close(s->device);
+  if (!file || fclose(file) != 0 || !good)
+    fail(path, "cannot be written");
 }
 
 int main(int argc, char **argv) {
   Session session;
-  open(&session);
+  const char *problem;
+  open(&session, argc > 2 ? argv[2] : "host");
   project(&session);
   prefill(&session);
   for (int step = 0; step < steps; ++step)
     decode(&session, step);
+  problem = memory_wait();
+  if (problem)
+    fail("device", problem);
   printf("engine: %d sequences, %d tokens prefilled, %d decoded\n", sequences,
          prefillTokens, steps * sequences);
   if (argc > 1)
     save(&session, argv[1]);
-  close(&session);
+  kernels_close(&session.kernels);
+  kdac_device_close(session.device);
   return 0;
 }
