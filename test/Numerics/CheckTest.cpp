@@ -165,6 +165,8 @@ TEST(Case, ArgumentsFollowTheAbi) {
       sizes.push_back(*static_cast<int64_t *>(argv[i]));
     else if (args[i].kind == ArgKind::Scale)
       EXPECT_EQ(*static_cast<float *>(argv[i]), c.scale());
+    else if (args[i].kind == ArgKind::Workspace)
+      EXPECT_EQ(*static_cast<void **>(argv[i]), nullptr);
     else
       EXPECT_EQ(*static_cast<void **>(argv[i]), c.find(args[i].name)->data());
   }
