@@ -194,7 +194,9 @@ typedef struct kdac_call {
   float scale; /* 0: K^-0.5 */
 } kdac_call;
 
-/* Bytes of device memory that a call of these sizes needs as workspace. */
+/* Bytes of device memory that a call of these sizes needs as workspace; 0 where
+ * a null workspace will do. Looks at sizes, and at offsets being NULL or not.
+ * Calls that may run at the same time need workspaces of their own. */
 KDAC_API KDAC_CHECKED kdac_status *
 kdac_kernel_workspace_bytes(const kdac_kernel *kernel, const kdac_call *call,
                             int64_t *out_bytes);

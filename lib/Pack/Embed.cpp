@@ -61,8 +61,8 @@ std::string_view cType(DType dtype) {
     return "int32_t";
   case DType::I64:
     return "int64_t";
-  case DType::I8: // a workspace: bytes of no type
-    return "void";
+  case DType::I8:
+    return "int8_t";
   }
   return "void";
 }
@@ -74,58 +74,17 @@ std::string fieldOf(const LaunchArg &a) {
     return "  int64_t " + arg.name + ";\n";
   case ArgKind::Scale:
     return "  float " + arg.name + "; /* 0: K^-0.5 */\n";
+  case ArgKind::Workspace:
+    return "  void *workspace; /* device memory, may be NULL if 0 bytes */\n"
+           "  int64_t workspace_bytes;\n";
   case ArgKind::Input:
   case ArgKind::Output:
-  case ArgKind::Workspace:
     break;
   }
   return std::string("  ") + (arg.kind == ArgKind::Input ? "const " : "") +
          std::string(cType(arg.dtype)) + " *" + arg.name + "; /* " +
          std::string(spell(arg.dtype)) + " " + arg.shape +
          (arg.optional ? ", may be NULL" : "") + " */\n";
-}
-
-std::string declarationOf(const Function &f, const std::string &name) {
-  const Variant &v = f.variant->variant;
-  std::string text = "/* " + std::string(v.row().summary) + ";\n * " +
-                     std::string(spell(v.form)) + " form, K " +
-                     std::to_string(v.keyDim) + ", V " +
-                     std::to_string(v.valueDim) +
-                     ". Fields as in kdac_call; strides of 0: contiguous. */\n"
-                     "typedef struct " +
-                     f.symbol + "_args {\n";
-  for (const LaunchArg &a : f.variant->launches[0].args)
-    text += fieldOf(a);
-  return text + "} " + f.symbol + "_args;\nKDAC_CHECKED kdac_status *" +
-         f.symbol + "(const " + name +
-         "_kernels *kernels, void *stream,\n    const " + f.symbol +
-         "_args *args);\n\n";
-}
-
-std::string headerOf(const std::vector<Function> &functions,
-                     const std::string &name) {
-  std::string guard = "KDAC_EMBEDDED_" + upper(name) + "_H";
-  std::string text =
-      "/* Written by kdac embed; do not edit. The kernels of pack " + name +
-      ", and a typed\n * launch function for each. */\n#ifndef " + guard +
-      "\n#define " + guard +
-      "\n\n#include <kdac-c/kdac.h>\n\n#ifdef __cplusplus\nextern \"C\" "
-      "{\n#endif\n#ifdef __GNUC__\n#pragma GCC visibility "
-      "push(hidden)\n#endif\n\n";
-  text += "/* Every kernel of the pack, loaded onto one device. */\n"
-          "typedef struct " +
-          name + "_kernels {\n  kdac_kernel *kernel[" +
-          std::to_string(functions.size()) + "];\n} " + name +
-          "_kernels;\n\n"
-          "/* Loads them all, or none and says why. */\n"
-          "KDAC_CHECKED kdac_status *" +
-          name + "_load(kdac_device *device, " + name +
-          "_kernels *out_kernels);\nvoid " + name + "_close(" + name +
-          "_kernels *kernels);\n\n";
-  for (const Function &f : functions)
-    text += declarationOf(f, name);
-  return text + "#ifdef __GNUC__\n#pragma GCC visibility pop\n#endif\n#ifdef "
-                "__cplusplus\n}\n#endif\n\n#endif\n";
 }
 
 /// The file as little-endian words: fewer tokens for a compiler than bytes are.
@@ -168,16 +127,83 @@ std::string loaderOf(size_t fileSize, const std::string &name,
          name + "_close(out_kernels);\n  return status;\n}\n\n";
 }
 
-std::string definitionOf(const Function &f, const std::string &name,
-                         size_t index) {
-  std::string text = "kdac_status *" + f.symbol + "(const " + name +
-                     "_kernels *kernels, void *stream,\n    const " + f.symbol +
-                     "_args *args) {\n  kdac_call call = {0};\n"
+bool hasWorkspace(const Function &f) {
+  for (const LaunchArg &a : f.variant->launches[0].args)
+    if (a.arg.kind == ArgKind::Workspace)
+      return true;
+  return false;
+}
+
+std::string declarationOf(const Function &f, const std::string &name) {
+  const Variant &v = f.variant->variant;
+  std::string text = "/* " + std::string(v.row().summary) + ";\n * " +
+                     std::string(spell(v.form)) + " form, K " +
+                     std::to_string(v.keyDim) + ", V " +
+                     std::to_string(v.valueDim) +
+                     ". Fields as in kdac_call; strides of 0: contiguous. */\n"
+                     "typedef struct " +
+                     f.symbol + "_args {\n";
+  for (const LaunchArg &a : f.variant->launches[0].args)
+    text += fieldOf(a);
+  std::string first = "(const " + name + "_kernels *kernels,\n    ";
+  std::string args = "const " + f.symbol + "_args *args";
+  text += "} " + f.symbol + "_args;\nKDAC_CHECKED kdac_status *" + f.symbol +
+          first + "void *stream, " + args + ");\n";
+  if (hasWorkspace(f))
+    text += "KDAC_CHECKED kdac_status *" + f.symbol + "_workspace_bytes" +
+            first + args + ", int64_t *out_bytes);\n";
+  return text + "\n";
+}
+
+std::string definitionsOf(const Function &f, const std::string &name,
+                          size_t index) {
+  std::string args = "const " + f.symbol + "_args *args";
+  std::string kernels = "(const " + name + "_kernels *kernels";
+  std::string kernel = "(kernels->kernel[" + std::to_string(index) + "], ";
+  std::string text = "static kdac_call call_of_" + f.symbol + "(" + args +
+                     ") {\n  kdac_call call = {0};\n"
                      "  call.struct_size = sizeof call;\n";
   for (const LaunchArg &a : f.variant->launches[0].args)
     text += "  call." + a.arg.name + " = args->" + a.arg.name + ";\n";
-  return text + "  return kdac_kernel_launch(kernels->kernel[" +
-         std::to_string(index) + "], stream, &call);\n}\n\n";
+  if (hasWorkspace(f))
+    text += "  call.workspace_bytes = args->workspace_bytes;\n";
+  text += "  return call;\n}\n\n";
+  if (hasWorkspace(f))
+    text += "kdac_status *" + f.symbol + "_workspace_bytes" + kernels +
+            ",\n    " + args +
+            ", int64_t *out_bytes) {\n  kdac_call call = call_of_" + f.symbol +
+            "(args);\n  return kdac_kernel_workspace_bytes" + kernel +
+            "&call, out_bytes);\n}\n\n";
+  return text + "kdac_status *" + f.symbol + kernels + ", void *stream,\n    " +
+         args + ") {\n  kdac_call call = call_of_" + f.symbol +
+         "(args);\n  return kdac_kernel_launch" + kernel +
+         "stream, &call);\n}\n\n";
+}
+
+std::string headerOf(const std::vector<Function> &functions,
+                     const std::string &name) {
+  std::string guard = "KDAC_EMBEDDED_" + upper(name) + "_H";
+  std::string text =
+      "/* Written by kdac embed; do not edit. The kernels of pack " + name +
+      ", and a typed\n * launch function for each. */\n#ifndef " + guard +
+      "\n#define " + guard +
+      "\n\n#include <kdac-c/kdac.h>\n\n#ifdef __cplusplus\nextern \"C\" "
+      "{\n#endif\n#ifdef __GNUC__\n#pragma GCC visibility "
+      "push(hidden)\n#endif\n\n";
+  text += "/* Every kernel of the pack, loaded onto one device. */\n"
+          "typedef struct " +
+          name + "_kernels {\n  kdac_kernel *kernel[" +
+          std::to_string(functions.size()) + "];\n} " + name +
+          "_kernels;\n\n"
+          "/* Loads them all, or none and says why. */\n"
+          "KDAC_CHECKED kdac_status *" +
+          name + "_load(kdac_device *device, " + name +
+          "_kernels *out_kernels);\nvoid " + name + "_close(" + name +
+          "_kernels *kernels);\n\n";
+  for (const Function &f : functions)
+    text += declarationOf(f, name);
+  return text + "#ifdef __GNUC__\n#pragma GCC visibility pop\n#endif\n#ifdef "
+                "__cplusplus\n}\n#endif\n\n#endif\n";
 }
 
 std::string sourceOf(const PackReader &pack,
@@ -190,7 +216,7 @@ std::string sourceOf(const PackReader &pack,
     text += "    \"" + f.stem + "\",\n";
   text += "};\n\n" + loaderOf(pack.file().size(), name, functions.size());
   for (size_t i = 0; i < functions.size(); ++i)
-    text += definitionOf(functions[i], name, i);
+    text += definitionsOf(functions[i], name, i);
   return text;
 }
 

@@ -286,8 +286,8 @@ kdac_status *kdac_kernel_get_info(const kdac_kernel *kernel,
   kdac_kernel_info info{};
   info.name = kernel->name.c_str();
   info.origin = kernel->origin.c_str();
-  info.key_dim = kernel->variant().keyDim;
-  info.value_dim = kernel->variant().valueDim;
+  info.key_dim = kernel->packed().variant.keyDim;
+  info.value_dim = kernel->packed().variant.valueDim;
   info.is_verified = kernel->trust.verified;
   info.why = kernel->trust.why.c_str();
   return toC(writeStruct(info, "kdac_kernel_info", out_info));
@@ -301,9 +301,30 @@ kdac_status *kdac_kernel_workspace_bytes(const kdac_kernel *kernel,
   kdac_call c;
   if (Status s = readStruct(call, "kdac_call", c); !s.ok())
     return toC(s);
-  // A pack of version 1 has no workspace arguments: CallLayout refuses them.
-  *out_bytes = 0;
+  CallLayout::Arguments arguments;
+  if (Status s = kernel->layout.fill(c, arguments); !s.ok())
+    return toC(s);
+  StatusOr<int64_t> bytes = workspaceBytes(kernel->packed(), arguments.argv);
+  if (!bytes.ok())
+    return toC(bytes.status().with(kernel->name));
+  *out_bytes = *bytes;
   return nullptr;
+}
+
+/// The workspace that is there is large enough; checkCall sees to a null one.
+static Status checkWorkspace(const kdac_kernel &kernel, const kdac_call &call,
+                             CallArguments argv) {
+  if (!call.workspace || kernel.packed().workspace.empty())
+    return Status::success();
+  StatusOr<int64_t> bytes = workspaceBytes(kernel.packed(), argv);
+  if (!bytes.ok())
+    return bytes.status().with(kernel.name);
+  if (call.workspace_bytes >= *bytes)
+    return Status::success();
+  return Status(ErrorCode::InvalidArgument,
+                kernel.name + ": workspace_bytes = " +
+                    std::to_string(call.workspace_bytes) +
+                    ", but this call needs " + std::to_string(*bytes));
 }
 
 kdac_status *kdac_kernel_launch(const kdac_kernel *kernel, void *stream,
@@ -315,6 +336,8 @@ kdac_status *kdac_kernel_launch(const kdac_kernel *kernel, void *stream,
     return toC(s);
   CallLayout::Arguments arguments;
   if (Status s = kernel->layout.fill(c, arguments); !s.ok())
+    return toC(s);
+  if (Status s = checkWorkspace(*kernel, c, arguments.argv); !s.ok())
     return toC(s);
   if (kernel->gpu)
     return toC(

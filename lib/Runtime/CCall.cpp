@@ -15,9 +15,9 @@ struct Field {
 
 #define FIELD(name) {#name, offsetof(kdac_call, name)}
 constexpr Field pointerFields[] = {
-    FIELD(q),       FIELD(k),       FIELD(v), FIELD(g), FIELD(beta),
-    FIELD(A_log),   FIELD(dt_bias), FIELD(a), FIELD(b), FIELD(h0),
-    FIELD(offsets), FIELD(out),     FIELD(ht)};
+    FIELD(q),       FIELD(k),       FIELD(v),  FIELD(g),        FIELD(beta),
+    FIELD(A_log),   FIELD(dt_bias), FIELD(a),  FIELD(b),        FIELD(h0),
+    FIELD(offsets), FIELD(out),     FIELD(ht), FIELD(workspace)};
 constexpr Field sizeFields[] = {
     FIELD(N),        FIELD(T),        FIELD(H),           FIELD(HV),
     FIELD(q_stride), FIELD(k_stride), FIELD(v_stride),    FIELD(g_stride),
@@ -34,7 +34,8 @@ const Field *find(const Field (&fields)[count], const std::string &name) {
 }
 
 bool isPointer(ArgKind kind) {
-  return kind == ArgKind::Input || kind == ArgKind::Output;
+  return kind == ArgKind::Input || kind == ArgKind::Output ||
+         kind == ArgKind::Workspace;
 }
 
 const Field *fieldOf(const Arg &arg) {
@@ -107,7 +108,8 @@ StatusOr<CallLayout> CallLayout::of(const PackVariant &variant) {
     layout.bindings.push_back(binding);
   }
   for (const Field &field : pointerFields) {
-    bool known = false;
+    // One workspace may serve all kernels of an engine.
+    bool known = field.offset == offsetof(kdac_call, workspace);
     for (const LaunchArg &a : args)
       known |= isPointer(a.arg.kind) && a.arg.name == field.name;
     if (!known)

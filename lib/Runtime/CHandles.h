@@ -120,8 +120,8 @@ struct kdac_kernel {
   std::string name, origin;
   kdac::Trust trust;
 
-  const kdac::Variant &variant() const {
-    return (gpu ? gpu->variant() : onHost->variant()).variant;
+  const kdac::PackVariant &packed() const {
+    return gpu ? gpu->variant() : onHost->variant();
   }
 };
 

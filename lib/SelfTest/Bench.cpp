@@ -130,8 +130,7 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
   StatusOr<StreamHandle> stream = StreamHandle::create(device);
   if (!stream.ok())
     return stream.status();
-  StatusOr<Sets> sets =
-      makeSets(kernel.variant(), shape, stream->get());
+  StatusOr<Sets> sets = makeSets(kernel.variant(), shape, stream->get());
   if (!sets.ok())
     return sets.status();
   session.beat();

@@ -27,7 +27,8 @@ std::string bytesFormula(const Variant &variant, bool packed) {
   // One term a shape, in order of first use: 4 * tokens * H * K for q and k.
   std::vector<std::pair<std::string, int64_t>> terms;
   for (const Arg &arg : kernelArgs(variant)) {
-    if (arg.shape.empty() || (arg.name == "offsets" && !packed))
+    bool isTensor = arg.kind == ArgKind::Input || arg.kind == ArgKind::Output;
+    if (!isTensor || (arg.name == "offsets" && !packed))
       continue;
     std::string product = productOf(arg.shape);
     auto known = std::find_if(terms.begin(), terms.end(), [&](const auto &t) {
@@ -107,14 +108,19 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
   const CostFormulas formulas = costOf(v, !shape.lengths.empty());
   SizeBindings sizes = bindingsOf(v, shape);
   Estimate e;
-  for (auto [formula, number] :
-       {std::pair(&formulas.bytes, &e.bytes),
-        std::pair(&formulas.flops, &e.flops),
-        std::pair(&packed.launches[0].grid, &e.instances)}) {
+  for (auto [formula, number] : {std::pair(&formulas.bytes, &e.bytes),
+                                 std::pair(&formulas.flops, &e.flops)}) {
     StatusOr<int64_t> value = evaluateSize(*formula, sizes);
     if (!value.ok())
       return value.status();
     *number = *value;
+  }
+  e.instances = INT64_MAX;
+  for (const Launch &launch : packed.launches) {
+    StatusOr<int64_t> grid = evaluateSize(launch.grid, sizes);
+    if (!grid.ok())
+      return grid.status();
+    e.instances = std::min(e.instances, *grid);
   }
   e.memoryMicroseconds = static_cast<double>(e.bytes) / gpu.bytes;
   e.computeMicroseconds = static_cast<double>(e.flops) / flopRate(v, gpu);

@@ -227,6 +227,47 @@ TEST(CApi, LaunchNeitherAllocatesNorWaitsNorLoads) {
   ::dlclose(library);
 }
 
+/// Workspace is sized by a call and brought by the caller.
+TEST(CApi, Workspace) {
+  Opened o("cuda:0");
+  PackWriter writer, ignored;
+  PackVariant v = fixture::addLinear(ignored, "sm_90a", {}, "");
+  v.launches[0].images = {writer.addImage(ImageKind::Cubin, "sm_90a", image)};
+  v.workspace = "tokens * HV * 16";
+  Arg workspace = {"workspace", ArgKind::Workspace, DType::I8, true, "bytes"};
+  v.launches[0].args.push_back({workspace, 16});
+  writer.add(v);
+  StatusOr<std::string> bytes = writer.serialize();
+  ASSERT_TRUE(bytes.ok()) << bytes.status().message();
+  kdac_pack *pack = nullptr;
+  kdac_kernel *kernel = nullptr;
+  ASSERT_EQ(said(kdac_pack_open_memory(bytes->data(),
+                                       static_cast<int64_t>(bytes->size()),
+                                       nullptr, &pack)),
+            "");
+  ASSERT_EQ(said(kdac_kernel_load_named(o.device, pack, stem, &kernel)), "");
+  fixture::Call c;
+  kdac_call call = callOf(c);
+  int64_t needed = -1;
+  ASSERT_EQ(said(kdac_kernel_workspace_bytes(kernel, &call, &needed)), "");
+  EXPECT_EQ(needed, c.sequences * c.tokens * c.valueHeads * 16);
+  expectSaid(kdac_kernel_launch(kernel, nullptr, &call), KDAC_INVALID_ARGUMENT,
+             "workspace is null, but this call needs 384 bytes");
+  alignas(16) char memory[384];
+  call.workspace = memory;
+  call.workspace_bytes = needed - 1;
+  expectSaid(kdac_kernel_launch(kernel, nullptr, &call), KDAC_INVALID_ARGUMENT,
+             "workspace_bytes = 383, but this call needs 384");
+  EXPECT_NE(c.out[0], c.out[0]) << "a refused call ran";
+  call.workspace_bytes = needed;
+  EXPECT_EQ(said(kdac_kernel_launch(kernel, nullptr, &call)), "");
+  EXPECT_EQ(c.out, c.expected());
+  // One workspace may serve kernels that need none.
+  EXPECT_EQ(said(kdac_kernel_launch(o.kernel, nullptr, &call)), "");
+  kdac_kernel_close(kernel);
+  kdac_pack_close(pack);
+}
+
 /// A function runs only in the context it was loaded in.
 TEST(CApi, SeveralGpusInOneProcess) {
   ::setenv("KDAC_FAKE_GPUS", "2", 1);

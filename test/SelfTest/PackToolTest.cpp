@@ -112,10 +112,10 @@ TEST_F(PackTool, Explain) {
   Finished r = run("explain --json " + arguments);
   ASSERT_EQ(r.code, 0) << r.output;
   const nlohmann::json &v = r.json[0];
-  EXPECT_EQ(v["grid"], "N * HV * ceildiv(V, 32)");
-  EXPECT_EQ(v["block_threads"], 128);
-  EXPECT_EQ(v["registers"], 168);
-  EXPECT_EQ(v["shared_bytes"], 100 * 1024);
+  EXPECT_EQ(v["launches"][0]["grid"], "N * HV * ceildiv(V, 32)");
+  EXPECT_EQ(v["launches"][0]["block_threads"], 128);
+  EXPECT_EQ(v["launches"][0]["registers"], 168);
+  EXPECT_EQ(v["launches"][0]["shared_bytes"], 100 * 1024);
   EXPECT_EQ(v["arguments"].size(), 16u);
   EXPECT_EQ(v["arguments"][0]["multiple_of"], 16);
   EXPECT_EQ(v["cost"]["instances"], 12);

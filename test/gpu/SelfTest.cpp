@@ -173,6 +173,23 @@ TEST_F(GpuTest, BadUsage) {
   refused(good + " --wat", "--wat");
 }
 
+/// The test of graphs tells right from wrong, on two GPUs at once.
+TEST_F(GpuTest, Graphs) {
+  auto graphs = [&](const std::string &fault, int expected,
+                    const std::string &part) {
+    int code;
+    std::string output =
+        shell("KDAC_FAKE_GPUS=2 " GRAPH_TEST " " + pack("sm_90a", fault) +
+                  " 0,1 " FAKE_CUDA,
+              code);
+    EXPECT_EQ(code, expected) << output;
+    EXPECT_NE(output.find(part), std::string::npos) << output;
+  };
+  graphs("none", 0, "graphs: 2 passed, 0 failed");
+  graphs("wrong", 1, "graphs: 0 passed, 2 failed");
+  graphs("unwritten", 1, "unwritten");
+}
+
 /// What a machine with nothing but a C library and a driver needs.
 TEST_F(GpuTest, LinksNeitherLlvmNorCuda) {
   int code;

@@ -37,7 +37,8 @@ ordered_json argumentsOf(const Launch &launch) {
     const char *kind = a.arg.kind == ArgKind::Input    ? "input"
                        : a.arg.kind == ArgKind::Output ? "output"
                        : a.arg.kind == ArgKind::Size   ? "size"
-                                                       : "scale";
+                       : a.arg.kind == ArgKind::Scale  ? "scale"
+                                                       : "workspace";
     list.push_back({{"name", a.arg.name},
                     {"kind", kind},
                     {"dtype", spell(a.arg.dtype)},
@@ -109,6 +110,19 @@ ordered_json ledgerJson(const Question &q, const PackVariant &v) {
   return {{"summary", ranOn(q.ledger, v)}, {"lines", lines}, {"timed", timed}};
 }
 
+ordered_json launchesOf(const PackVariant &v) {
+  ordered_json list = ordered_json::array();
+  for (const Launch &launch : v.launches)
+    list.push_back({{"entry", launch.entry},
+                    {"grid", launch.grid},
+                    {"block_threads", launch.blockThreads},
+                    {"shared_bytes", launch.sharedBytes},
+                    {"scratch_bytes", launch.scratchBytes},
+                    {"registers", launch.registers},
+                    {"spill_bytes", launch.spillBytes}});
+  return list;
+}
+
 StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
   const Launch &launch = v.launches[0];
   StatusOr<ordered_json> cost = costJson(q, v);
@@ -121,13 +135,8 @@ StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
                       {"ptxas", v.ptxasVersion},
                       {"ptx_sha256", launch.ptxSha256},
                       {"images", imagesOf(q, v)},
-                      {"entry", launch.entry},
-                      {"grid", launch.grid},
-                      {"block_threads", launch.blockThreads},
-                      {"shared_bytes", launch.sharedBytes},
-                      {"scratch_bytes", launch.scratchBytes},
-                      {"registers", launch.registers},
-                      {"spill_bytes", launch.spillBytes},
+                      {"launches", launchesOf(v)},
+                      {"workspace", v.workspace},
                       {"arguments", argumentsOf(launch)},
                       {"cost", *cost},
                       {"ledger", ledgerJson(q, v)}};
@@ -144,8 +153,10 @@ void line(const char *label, const std::string &value) {
 void printArguments(const ordered_json &arguments) {
   std::printf("  arguments\n");
   for (const ordered_json &a : arguments) {
-    std::string description = text(a["name"]) + ": " + text(a["kind"]) + " " +
-                              text(a["dtype"]) + " " + text(a["shape"]);
+    std::string description =
+        text(a["name"]) + ": " + text(a["kind"]) + " " + text(a["dtype"]);
+    if (a["shape"] != "")
+      description += " " + text(a["shape"]);
     if (a["multiple_of"] != 1)
       description += a["kind"] == "size"
                          ? " multiple of " + text(a["multiple_of"])
@@ -185,12 +196,16 @@ void print(const ordered_json &v) {
   line("made by", "LLVM " + text(v["llvm"]) +
                       (v["ptxas"] == "" ? "" : ", ptxas " + text(v["ptxas"])));
   line("schedule", text(v["schedule"]));
-  line("launch", text(v["entry"]) + ", grid " + text(v["grid"]) + ", block " +
-                     text(v["block_threads"]));
-  line("resources", text(v["registers"]) + " registers, " +
-                        text(v["spill_bytes"]) + " bytes spilled, " +
-                        text(v["shared_bytes"]) + " bytes shared, " +
-                        text(v["scratch_bytes"]) + " bytes of scratch");
+  for (const ordered_json &launch : v["launches"]) {
+    line("launch", text(launch["entry"]) + ", grid " + text(launch["grid"]) +
+                       ", block " + text(launch["block_threads"]));
+    line("resources", text(launch["registers"]) + " registers, " +
+                          text(launch["spill_bytes"]) + " bytes spilled, " +
+                          text(launch["shared_bytes"]) + " bytes shared, " +
+                          text(launch["scratch_bytes"]) + " bytes of scratch");
+  }
+  if (v["workspace"] != "")
+    line("workspace", text(v["workspace"]) + " bytes");
   printArguments(v["arguments"]);
   printCost(v["cost"]);
   line("ledger", text(v["ledger"]["summary"]) + ", " +

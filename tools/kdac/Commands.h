@@ -14,6 +14,7 @@ int runCompile(const Options &options);
 int runEmit(const Options &options);
 int runCheck(const Options &options);
 int runList(const Options &options);
+int runEmbed(const Options &options);
 
 /// Prints `kdac: message` and returns 2.
 int refuse(const llvm::Twine &message);

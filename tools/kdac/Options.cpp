@@ -42,6 +42,12 @@ constexpr char listExamples[] = R"(examples:
   kdac list default.kdac --ledger=test/gpu/ledger.jsonl
       the variants of a pack, and which of them a GPU has run)";
 
+constexpr char embedExamples[] = R"(examples:
+  kdac embed kda.kdac -o generated
+      generated/kda.h and kda.c: the pack and typed launch functions
+  kdac embed build/k3.kdac --name=engine_kernels
+      the same in this folder, with another prefix; docs/EMBEDDING.md)";
+
 /// Adds one string flag per option; each appends to options.flags.
 void addFlags(CLI::App &app, const std::vector<FlagHelp> &flags,
               const std::string &group, Options &options) {
@@ -89,6 +95,7 @@ public:
     addEmit();
     addCheck();
     addList();
+    addEmbed();
   }
 
   CLI::App app;
@@ -110,6 +117,7 @@ private:
   void addEmit();
   void addCheck();
   void addList();
+  void addEmbed();
 
   Options &options;
   const std::vector<FlagHelp> &variantFlags, &scheduleFlags;
@@ -207,6 +215,17 @@ void Grammar::addList() {
                  "runs on GPUs, one JSON object a line")
       ->type_name("FILE");
   addAssembler(sub);
+}
+
+void Grammar::addEmbed() {
+  CLI::App &sub = command(Command::Embed, "embed",
+                          "write a pack as C source and header", embedExamples);
+  sub.add_option("pack", options.spec, "a .kdac pack")->required();
+  sub.add_option("-o,--output", options.output, "folder of the two files")
+      ->type_name("DIR");
+  sub.add_option("--name", options.name,
+                 "prefix of files and symbols; default: the pack's name")
+      ->type_name("NAME");
 }
 
 } // namespace

@@ -16,7 +16,7 @@ struct FlagHelp {
   std::string name, values, help;
 };
 
-enum class Command { Compile, Emit, Check, List };
+enum class Command { Compile, Emit, Check, List, Embed };
 
 /// Everything the user said. Empty and zero: not said.
 struct Options {
@@ -45,6 +45,9 @@ struct Options {
 
   // list
   std::string ledger;
+
+  // embed; output is a folder
+  std::string name;
 };
 
 /// Parses, or says how to exit: help was printed (0), or a sentence (2).

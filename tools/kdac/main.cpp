@@ -35,6 +35,8 @@ static int run(const Options &options) {
     return runCheck(options);
   case Command::List:
     return runList(options);
+  case Command::Embed:
+    return runEmbed(options);
   }
   return 2;
 }

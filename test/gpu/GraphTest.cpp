@@ -1,0 +1,321 @@
+// kdac-graph-test: every GPU variant of a pack through the C ABI, on one or
+// more GPUs at once (a thread each): loaded, launched while a stream is being
+// captured (which fails if anything allocates, loads or waits), replayed, and
+// judged by the oracle. Needs a driver only.
+//
+// usage: kdac-graph-test PACK [ORDINAL,ORDINAL... [DRIVER]]
+#include "kdac-c/kdac.h"
+#include "kdac/Reference/Check.h"
+#include "kdac/Runtime/Kernel.h"
+
+#include <atomic>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <dlfcn.h>
+#include <mutex>
+#include <thread>
+
+using namespace kdac;
+using reference::Buffer;
+using reference::Case;
+using reference::CaseSpec;
+
+namespace {
+
+using Error = std::optional<std::string>;
+
+/// A status as a sentence, freed.
+Error errorOf(kdac_status *status) {
+  if (!status)
+    return std::nullopt;
+  std::string text = kdac_status_message(status);
+  kdac_status_free(status);
+  return text;
+}
+
+/// The driver's graph functions, which the runtime has no use for.
+struct Graphs {
+  int (*beginCapture)(cuda::Stream, int) = nullptr;
+  int (*endCapture)(cuda::Stream, void **) = nullptr;
+  int (*instantiate)(void **, void *, unsigned long long) = nullptr;
+  int (*launch)(void *, cuda::Stream) = nullptr;
+  int (*destroyExec)(void *) = nullptr;
+  int (*destroy)(void *) = nullptr;
+
+  bool find(const char *library) {
+    void *handle = ::dlopen(library, RTLD_NOW);
+    auto get = [&](const char *name, auto &slot) {
+      slot = handle ? reinterpret_cast<std::decay_t<decltype(slot)>>(
+                          ::dlsym(handle, name))
+                    : nullptr;
+      return slot != nullptr;
+    };
+    return get("cuStreamBeginCapture_v2", beginCapture) &&
+           get("cuStreamEndCapture", endCapture) &&
+           get("cuGraphInstantiateWithFlags", instantiate) &&
+           get("cuGraphLaunch", launch) &&
+           get("cuGraphExecDestroy", destroyExec) &&
+           get("cuGraphDestroy", destroy);
+  }
+};
+
+/// Device copies of a case's buffers, and the call on them.
+class DeviceCase {
+public:
+  DeviceCase(const Device &device, Case &c) : device(device), c(c) {}
+
+  Error upload() {
+    for (Buffer &b : c.buffers()) {
+      StatusOr<DeviceBuffer> copy =
+          DeviceBuffer::allocate(device, static_cast<size_t>(b.wholeBytes()));
+      if (!copy.ok())
+        return copy.status().message();
+      if (Status s =
+              copy->upload(b.whole(), static_cast<size_t>(b.wholeBytes()));
+          !s.ok())
+        return s.message();
+      copies.push_back(std::move(*copy));
+    }
+    return std::nullopt;
+  }
+  Error download() {
+    for (size_t i = 0; i < copies.size(); ++i) {
+      Buffer &b = c.buffers()[i];
+      if (Status s = copies[i].download(b.whole(),
+                                        static_cast<size_t>(b.wholeBytes()));
+          !s.ok())
+        return s.message();
+    }
+    return std::nullopt;
+  }
+
+  kdac_call call() {
+    kdac_call call{};
+    call.struct_size = sizeof call;
+    set(call.q, "q"), set(call.k, "k"), set(call.v, "v"), set(call.g, "g");
+    set(call.beta, "beta"), set(call.a, "a"), set(call.b, "b");
+    set(call.A_log, "A_log"), set(call.dt_bias, "dt_bias");
+    set(call.h0, "h0"), set(call.offsets, "offsets");
+    set(call.out, "out"), set(call.ht, "ht");
+    stride(call.q_stride, "q"), stride(call.k_stride, "k");
+    stride(call.v_stride, "v"), stride(call.beta_stride, "beta");
+    stride(call.a_stride, "a"), stride(call.b_stride, "b");
+    stride(call.out_stride, "out");
+    if (c.spec().variant.row().decay != Decay::HeadConstant)
+      stride(call.g_stride, "g");
+    call.N = c.sequences();
+    call.T = c.spec().lengths.empty() ? c.spec().tokens : c.tokens();
+    call.H = c.heads();
+    call.HV = c.valueHeads();
+    call.scale = c.scale();
+    return call;
+  }
+
+private:
+  template <typename Pointer> void set(Pointer &field, const char *name) {
+    for (size_t i = 0; i < copies.size(); ++i)
+      if (c.buffers()[i].name() == name)
+        field =
+            reinterpret_cast<void *>(copies[i].address() + Buffer::guardBytes);
+  }
+  void stride(int64_t &field, const char *name) {
+    if (const Buffer *b = c.find(name))
+      field = b->layout().stride;
+  }
+
+  const Device &device;
+  Case &c;
+  std::vector<DeviceBuffer> copies;
+};
+
+/// Launches under capture and replays the graph.
+class Replay {
+public:
+  Replay(const Graphs &graphs, const Device &device, cuda::Stream stream)
+      : graphs(graphs), device(device), stream(stream) {}
+
+  Error run(kdac_kernel *kernel, const kdac_call &call) {
+    Device::Scope scope(device);
+    constexpr int threadLocal = 1;
+    if (int code = graphs.beginCapture(stream, threadLocal))
+      return said("begin of capture", code);
+    Error launched = errorOf(kdac_kernel_launch(kernel, stream, &call));
+    void *graph = nullptr, *exec = nullptr;
+    int ended = graphs.endCapture(stream, &graph);
+    if (launched)
+      return launched;
+    if (ended)
+      return said("end of capture", ended);
+    Error error;
+    if (int code = graphs.instantiate(&exec, graph, 0))
+      error = said("instantiation", code);
+    for (int i = 0; !error && i < 2; ++i)
+      if (int code = graphs.launch(exec, stream))
+        error = said("graph launch", code);
+    int waited = device.driver().streamSynchronize(stream);
+    if (!error && waited)
+      error = said("replay", waited);
+    if (exec)
+      graphs.destroyExec(exec);
+    graphs.destroy(graph);
+    return error;
+  }
+
+private:
+  Error said(const char *what, int code) const {
+    return device.driver().check(code, what).message();
+  }
+
+  const Graphs &graphs;
+  const Device &device;
+  cuda::Stream stream;
+};
+
+std::vector<CaseSpec> casesOf(const Variant &variant) {
+  CaseSpec dense, packed;
+  dense.variant = packed.variant = variant;
+  dense.heads = packed.heads = 2;
+  dense.sequences = 2;
+  dense.valueHeads = 4;
+  dense.tokens = variant.form == Form::Chunk ? 150 : 3;
+  packed.lengths = variant.form == Form::Chunk ? std::vector<int64_t>{70, 0, 33}
+                                               : std::vector<int64_t>{1, 0, 2};
+  packed.tokenGap = 16;
+  return {dense, packed};
+}
+
+class Tester {
+public:
+  Tester(const std::string &path, int ordinal, const char *driver,
+         const Graphs &graphs)
+      : path(path), ordinal(ordinal), driver(driver), graphs(graphs) {}
+
+  /// Runs all variants that have code for the GPU.
+  Error run() {
+    kdac_device_options options{};
+    options.struct_size = sizeof options;
+    options.library = driver;
+    std::string name = "cuda:" + std::to_string(ordinal);
+    kdac_device *handle = nullptr;
+    kdac_pack *pack = nullptr;
+    Error error = errorOf(kdac_device_open(name.c_str(), &options, &handle));
+    if (!error)
+      error = errorOf(kdac_pack_open_file(path.c_str(), &pack));
+    if (!error)
+      error = runAll(handle, pack);
+    kdac_pack_close(pack);
+    kdac_device_close(handle);
+    return error;
+  }
+
+  int passed = 0, failed = 0, skipped = 0;
+
+private:
+  Error runAll(kdac_device *handle, kdac_pack *pack) {
+    StatusOr<PackReader> reader = PackReader::open(path);
+    StatusOr<Device> device = Device::open(ordinal, driver);
+    for (const Status &s : {reader.status(), device.status()})
+      if (!s.ok())
+        return s.message();
+    StatusOr<StreamHandle> stream = StreamHandle::create(*device);
+    if (!stream.ok())
+      return stream.status().message();
+    for (const PackVariant &v : reader->manifest().variants) {
+      kdac_kernel *kernel = nullptr;
+      kdac_status *status =
+          kdac_kernel_load_named(handle, pack, v.name().c_str(), &kernel);
+      bool foreign = kdac_status_code(status) == KDAC_UNSUPPORTED;
+      Error error = errorOf(status);
+      if (foreign) {
+        ++skipped;
+        continue;
+      }
+      for (const CaseSpec &spec : casesOf(v.variant))
+        if (!error)
+          error = runCase(*device, stream->get(), kernel, spec);
+      kdac_kernel_close(kernel);
+      error ? ++failed : ++passed;
+      if (error)
+        std::printf("FAIL cuda:%d %s: %s\n", ordinal, v.name().c_str(),
+                    error->c_str());
+    }
+    return std::nullopt;
+  }
+
+  Error runCase(const Device &device, cuda::Stream stream, kdac_kernel *kernel,
+                const CaseSpec &spec) {
+    Case c = reference::makeCase(spec);
+    auto launch = [&](Case &running) -> Error {
+      DeviceCase on(device, running);
+      if (Error error = on.upload())
+        return error;
+      kdac_call call = on.call();
+      if (Error error = errorOf(kdac_kernel_workspace_bytes(
+              kernel, &call, &call.workspace_bytes)))
+        return error;
+      StatusOr<DeviceBuffer> workspace = DeviceBuffer::allocate(
+          device, static_cast<size_t>(call.workspace_bytes));
+      if (!workspace.ok())
+        return workspace.status().message();
+      call.workspace = reinterpret_cast<void *>(workspace->address());
+      if (Error error = Replay(graphs, device, stream).run(kernel, call))
+        return error;
+      return on.download();
+    };
+    reference::CheckResult result = reference::check(c, launch);
+    if (result.passed())
+      return std::nullopt;
+    return reference::describe(spec) + ": " + reference::toString(result);
+  }
+
+  std::string path;
+  int ordinal;
+  const char *driver;
+  const Graphs &graphs;
+};
+
+std::vector<int> ordinalsOf(const char *text) {
+  std::vector<int> ordinals;
+  for (char *end; *text; text = *end ? end + 1 : end)
+    ordinals.push_back(static_cast<int>(std::strtol(text, &end, 10)));
+  return ordinals;
+}
+
+} // namespace
+
+int main(int argc, char **argv) {
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: kdac-graph-test PACK [ORDINALS [DRIVER]]\n");
+    return 2;
+  }
+  const char *driver = argc > 3 ? argv[3] : "libcuda.so.1";
+  Graphs graphs;
+  if (!graphs.find(driver)) {
+    std::fprintf(stderr, "kdac-graph-test: no CUDA driver with graphs\n");
+    return 2;
+  }
+  std::vector<Tester> testers;
+  for (int ordinal : ordinalsOf(argc > 2 ? argv[2] : "0"))
+    testers.emplace_back(argv[1], ordinal, driver, graphs);
+  std::atomic<bool> good{true};
+  std::vector<std::thread> threads;
+  for (Tester &tester : testers)
+    threads.emplace_back([&] {
+      if (Error error = tester.run()) {
+        std::fprintf(stderr, "kdac-graph-test: %s\n", error->c_str());
+        good = false;
+      }
+    });
+  for (std::thread &thread : threads)
+    thread.join();
+  int passed = 0, failed = 0, skipped = 0;
+  for (const Tester &tester : testers) {
+    passed += tester.passed;
+    failed += tester.failed;
+    skipped += tester.skipped;
+  }
+  std::printf("graphs: %d passed, %d failed, %d not for this GPU\n", passed,
+              failed, skipped);
+  return good && failed == 0 && passed > 0 ? 0 : 1;
+}
