@@ -177,8 +177,15 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     `offsets[n] .. offsets[n+1]`. An empty sequence passes its state through
     bitwise. Results: out `[tokens, HV, V]` and the final state.
 
+    With `slots` the initial state is a pool `[slots, HV, ...]`: sequence n starts
+    from slot `sources[n]` (default `slots[n]`; zero when that is no slot) and the
+    final state is the pool with slot `slots[n]` replaced. A sequence whose
+    `slots[n]` is no slot (-1 by convention) is skipped: its output is zero. With
+    `snapshots` the state after token t replaces slot `snapshots[t]` instead, and
+    nothing where that is no slot.
+
     Numerics: f32 state; `precision` bounds the rounding of products
-    (docs/NUMERICS.md). C1 to C8 in SPEC.md constrain shapes.
+    (docs/NUMERICS.md). C1 to C11 in SPEC.md constrain shapes.
 
     ```mlir
     %o, %ht = dplr.recurrence q(%q : tensor<?x?x128xbf16>)
@@ -195,6 +202,8 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     Optional<Dplr_Seq2>:$beta,
     Optional<Dplr_Seq3>:$erase_a, Optional<Dplr_Seq3>:$erase_b,
     Optional<Dplr_State>:$initial,
+    Optional<Dplr_Offsets>:$slots, Optional<Dplr_Offsets>:$sources,
+    Optional<Dplr_Offsets>:$snapshots,
     Optional<Dplr_Offsets>:$offsets,
     F32:$scale,
     UnitAttr:$delta,
@@ -208,6 +217,9 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     (`beta` `(` $beta^ `:` type($beta) `)`)?
     (`erase` `(` $erase_a^ `:` type($erase_a) `,` $erase_b `:` type($erase_b) `)`)?
     (`initial` `(` $initial^ `:` type($initial) `)`)?
+    (`slots` `(` $slots^ `:` type($slots) `)`)?
+    (`sources` `(` $sources^ `:` type($sources) `)`)?
+    (`snapshots` `(` $snapshots^ `:` type($snapshots) `)`)?
     (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
     `scale` `(` $scale `)` attr-dict `->` type($out) `,` type($final_state)
   }];

@@ -81,6 +81,8 @@ private:
 
   void lowerScalar(mlir::Operation *op);
   void lowerLoadScalar(tile::LoadScalarOp op);
+  void lowerGuard(tile::GuardOp op);
+  void lowerCheckSlots(tile::CheckSlotsOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);
   void copyToShared(tile::LoadOp op);
@@ -105,6 +107,7 @@ private:
   /// thread may still write what is read, or use what is overwritten.
   void access(llvm::ArrayRef<Range> reads, llvm::ArrayRef<Range> writes);
   void synchronise();
+  bool sharesMemory() const; ///< the kernel has shared memory
   llvm::SmallVector<Range> rangesRead(mlir::ValueRange values) const;
 
   //===-- Layouts (GpuLayout.cpp) -------------------------------------------===//

@@ -19,6 +19,11 @@ GpuLowering::GpuLowering(func::FuncOp kernel, int64_t minBlocks)
       builder(kernel), b(kernel.getLoc(), builder), minBlocks(minBlocks) {
   warps = schedule.getWarps();
   threads = 32 * warps;
+  // Addresses through slots take registers: as many threads as the kernel
+  // without slots has on an SM by itself.
+  if (schedule.getForm() == "step" && !minBlocks &&
+      !kernel.getOps<tile::GuardOp>().empty())
+    this->minBlocks = std::max<int64_t>(1, 512 / threads);
   // The state is the one tile read outside the loop.
   kernel.walk([&](tile::LoadOp load) {
     auto type = cast<RankedTensorType>(load.getResult().getType());
@@ -270,6 +275,11 @@ IRMapping GpuLowering::hideSizes() {
   return before;
 }
 
+bool GpuLowering::sharesMemory() const {
+  auto bytes = kernel->getAttrOfType<IntegerAttr>("kdac.shared_bytes");
+  return bytes && bytes.getInt() > 0;
+}
+
 GpuLowering::Values GpuLowering::distribute(
     Value tile, llvm::function_ref<Values(const Group &)> compute) {
   const Layout &layout =
@@ -333,7 +343,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     Value number = made.getInductionVar();
     if (!ahead.empty())
       finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
-    if (isChunk)
+    if (isChunk || sharesMemory())
       synchronise(); // the previous iteration's buffers are free from here on
     Values elements;
     if (!ahead.empty()) {
@@ -398,6 +408,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   bool known =
       llvm::TypeSwitch<Operation *, bool>(op)
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
+          .Case([&](tile::GuardOp x) { return lowerGuard(x), true; })
+          .Case([&](tile::CheckSlotsOp x) { return lowerCheckSlots(x), true; })
           .Case([&](tile::StoreOp x) { return lowerStore(x), true; })
           .Case([&](tile::DotOp x) { return lowerDot(x), true; })
           .Case([&](tile::DecayedGramOp x) { return lowerGram(x), true; })
@@ -420,6 +432,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   tile::Home where = home(result);
   if (where == tile::Home::Shared && place(result).getStages() == 1)
     materialise(op, result);
+  if (where == tile::Home::Registers && schedule.getForm() == "step")
+    access(rangesRead(op->getOperands()), {});
   if (where == tile::Home::Registers)
     registers[result] = distribute(
         result, [&](const Group &group) { return evaluateOp(op, group); });

@@ -119,6 +119,20 @@ LogicalResult RecurrenceOp::verify() {
   if (dim(getOut(), 2) != valueDim)
     return emitOpError() << "expected output width to equal value width "
                          << valueDim << ", but got " << dim(getOut(), 2);
+  // recurrence C9
+  if (!getSlots() && (getSources() || getSnapshots()))
+    return emitOpError() << "expected sources and snapshots only with slots";
+  // recurrence C10
+  if (getSlots() && !getInitial())
+    return emitOpError() << "expected an initial state with slots: the pool";
+  // recurrence C11
+  for (Value other : {getSources(), getSnapshots()})
+    if (other && cast<RankedTensorType>(other.getType()).getElementType() !=
+                     cast<RankedTensorType>(getSlots().getType()).getElementType())
+      return emitOpError() << "expected slots, sources and snapshots of one "
+                              "element type, but got "
+                           << getSlots().getType() << " and "
+                           << other.getType();
   // recurrence C8
   int64_t heads = dim(getK(), 1), valueHeads = dim(getV(), 1);
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(valueHeads) &&

@@ -88,6 +88,12 @@ void Frontend::createFunction() {
     list.push_back({"b", keys});
   }
   list.push_back({"h0", stateType});
+  if (variant.slots) {
+    list.push_back({"slots", tensor({dyn}, *variant.slots)});
+    list.push_back({"sources", tensor({dyn}, *variant.slots)});
+  }
+  if (variant.snapshots)
+    list.push_back({"snapshots", tensor({dyn}, *variant.slots)});
   list.push_back({"offsets", tensor({dyn}, variant.offsetDtype)});
   list.push_back({"scale", b.getF32Type()});
   auto types = llvm::map_to_vector(list, [](auto &entry) { return entry.second; });
@@ -145,6 +151,7 @@ OwningOpRef<ModuleOp> Frontend::build() {
   auto recurrence = dplr::RecurrenceOp::create(
       b, outType, stateType, q, k, args.lookup("v"), logDecay(), writeStrength(),
       args.lookup("a"), args.lookup("b"), args.lookup("h0"),
+      args.lookup("slots"), args.lookup("sources"), args.lookup("snapshots"),
       args.lookup("offsets"), args.lookup("scale"), row.erase == Erase::Delta,
       layout, precision);
   func::ReturnOp::create(b, recurrence.getResults());

@@ -1,4 +1,5 @@
 #include "kdac/Reference/Case.h"
+#include "kdac/Reference/Pool.h"
 
 #include <algorithm>
 #include <cmath>
@@ -27,6 +28,15 @@ Layout layoutOf(const Case &c, const std::string &name) {
     return sequence(hv, perHead ? 1 : keyDim);
   if (name == "dt_bias" && !perHead)
     return {1, hv, keyDim, hv * keyDim};
+  if ((name == "h0" || name == "ht") && v.slots)
+    return {c.poolSlots() * (hv + c.spec().slotGap), 1, keyDim * v.valueDim,
+            keyDim * v.valueDim + c.spec().headGap};
+  if (name == "slots" || name == "sources")
+    return {1, 1, c.sequences(), c.sequences()};
+  if (name == "snapshots")
+    return {1, 1, c.tokens(), c.tokens()};
+  if (name == "status")
+    return {1, 1, 1, 1};
   if (name == "h0" || name == "ht")
     return {c.sequences(), hv, keyDim * v.valueDim, hv * keyDim * v.valueDim};
   if (name == "offsets")
@@ -37,6 +47,11 @@ Layout layoutOf(const Case &c, const std::string &name) {
 bool isAbsent(const CaseSpec &spec, const std::string &name) {
   return (name == "h0" && !spec.hasInitial) ||
          (name == "ht" && !spec.hasFinal) ||
+         (name == "ht" && spec.variant.slots && spec.inPlace) ||
+         (name == "slots" && !spec.hasSlots) ||
+         (name == "sources" && !spec.hasSources) ||
+         (name == "snapshots" && !spec.hasSnapshots) ||
+         (name == "status" && !spec.checked) ||
          (name == "A_log" && !spec.hasALog) ||
          (name == "dt_bias" && !spec.hasDtBias) ||
          (name == "offsets" && spec.lengths.empty());
@@ -76,6 +91,10 @@ std::optional<std::string> validate(const CaseSpec &spec) {
   if (spec.tokenGap < 0 || spec.tokenGap % 8 != 0)
     return "token gap " + number(spec.tokenGap) +
            " must be a non-negative multiple of 8 elements";
+  if (spec.headGap < 0 || spec.headGap % 8 != 0 || spec.slotGap < 0)
+    return "head gap " + number(spec.headGap) + " and slot gap " +
+           number(spec.slotGap) +
+           " must not be negative, the first a multiple of 8 elements";
   if (!findRecipe(spec.recipe))
     return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
   return std::nullopt;
@@ -107,6 +126,8 @@ std::string describe(const CaseSpec &spec) {
     text += " trailing " + number(spec.trailing);
   if (spec.tokenGap)
     text += " gap " + number(spec.tokenGap);
+  if (spec.variant.slots)
+    text += describePool(spec);
   return text;
 }
 
@@ -120,8 +141,12 @@ Case makeCase(CaseSpec spec) {
   c.scaleValue = static_cast<float>(c.description.scale.value_or(
       1.0 / std::sqrt(static_cast<double>(c.description.variant.keyDim))));
   c.args = kernelArgs(c.description.variant);
+  if (c.description.variant.slots)
+    c.choosePool();
   c.addBuffers();
   c.fill();
+  if (c.description.variant.slots)
+    c.fillIndices();
   return c;
 }
 
@@ -153,17 +178,18 @@ void Case::poisonOutputs() {
   for (Buffer &buffer : tensors)
     if (buffer.kind() == ArgKind::Output)
       buffer.poison();
+  restorePool();
 }
 
 void **Case::argv(const std::vector<void *> *addresses) {
-  slots.assign(args.size(), 0);
+  values.assign(args.size(), 0);
   pointers.resize(args.size());
-  size_t nextBuffer = 0;
+  size_t nextBuffer = 0, indexOfPool = 0;
   for (size_t i = 0; i < args.size(); ++i) {
     const Arg &arg = args[i];
-    pointers[i] = &slots[i];
+    pointers[i] = &values[i];
     auto put = [&](auto value) {
-      std::memcpy(&slots[i], &value, sizeof value);
+      std::memcpy(&values[i], &value, sizeof value);
     };
     if (arg.kind == ArgKind::Scale) {
       put(scaleValue);
@@ -175,7 +201,11 @@ void **Case::argv(const std::vector<void *> *addresses) {
                tensors[nextBuffer].name() == arg.name) {
       put(addresses ? (*addresses)[nextBuffer] : tensors[nextBuffer].data());
       ++nextBuffer;
+    } else if (arg.name == "ht" && description.hasFinal && poolAfter()) {
+      put(values[indexOfPool]); // in place
     }
+    if (arg.name == "h0")
+      indexOfPool = i;
   }
   return pointers.data();
 }
@@ -189,6 +219,12 @@ int64_t Case::sizeOf(const std::string &name) const {
     return heads();
   if (name == "HV")
     return valueHeads();
+  if (name == "pool")
+    return poolCount;
+  if (name == "head_pitch")
+    return layoutOf(*this, "h0").stride;
+  if (name == "slot_pitch")
+    return poolRow(1, 0) * layoutOf(*this, "h0").stride;
   std::string tensor = name.substr(0, name.rfind("_stride"));
   const Buffer *buffer = find(tensor);
   return buffer ? buffer->layout().stride : 0;
@@ -224,6 +260,8 @@ Operands operandsOf(const Case &c) {
   op.a = rows("a");
   op.b = rows("b");
   op.initial = rows("h0");
+  if (v.slots)
+    addPool(c, op);
   op.layout = v.stateLayout;
   op.scale = c.scale();
   return op;

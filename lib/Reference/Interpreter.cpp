@@ -87,6 +87,10 @@ private:
   LogicalResult visit(dplr::WriteStrengthOp op);
   LogicalResult visit(dplr::RecurrenceOp op);
   LogicalResult bindOffsets(dplr::RecurrenceOp op, Operands &operands);
+  std::vector<int64_t> indices(Value value);
+  void bindPool(dplr::RecurrenceOp op, Operands &operands);
+  void keepPool(dplr::RecurrenceOp op, const Operands &operands,
+                const Results &results);
   FailureOr<InterpreterResult> result(Value value);
 
   const Tensor &at(Value value) { return values[value]; }
@@ -212,6 +216,8 @@ LogicalResult Interpreter::bindOffsets(dplr::RecurrenceOp op,
       operands.offsets.push_back(static_cast<int64_t>(offsets.element(n)));
   } else {
     int64_t count = op.getInitial() ? at(op.getInitial()).shape[0] : 1;
+    if (op.getSlots())
+      count = at(op.getSlots()).shape[0];
     if (count < 1 || tokens % count != 0)
       return op.emitError() << "interpreter: expected the number of tokens to "
                                "be a multiple of the sequences, but got "
@@ -226,6 +232,69 @@ LogicalResult Interpreter::bindOffsets(dplr::RecurrenceOp op,
                              "and "
                           << tokens;
   return success();
+}
+
+/// The integers of a vector, empty when it is absent.
+std::vector<int64_t> Interpreter::indices(Value value) {
+  std::vector<int64_t> result;
+  if (!value || at(value).isAbsent())
+    return result;
+  for (int64_t i = 0; i < at(value).shape[0]; ++i)
+    result.push_back(static_cast<int64_t>(at(value).element(i)));
+  return result;
+}
+
+/// Sequence n starts from slot sources[n]; without a slot it is skipped.
+void Interpreter::bindPool(dplr::RecurrenceOp op, Operands &operands) {
+  int64_t slots = at(op.getInitial()).shape[0];
+  std::vector<int64_t> owned = indices(op.getSlots());
+  for (int64_t n = static_cast<int64_t>(owned.size());
+       n + 1 < static_cast<int64_t>(operands.offsets.size()); ++n)
+    owned.push_back(n);
+  std::vector<int64_t> sources = indices(op.getSources());
+  if (sources.empty())
+    sources = owned;
+  auto isSlot = [slots](int64_t i) { return i >= 0 && i < slots; };
+  for (int64_t slot : owned)
+    operands.skipped.push_back(!isSlot(slot));
+  operands.keepAll = !indices(op.getSnapshots()).empty();
+  ArrayRef<int64_t> shape = at(op.getInitial()).shape;
+  int64_t matrix = shape[2] * shape[3];
+  if (Rows pool = state(op.getInitial()))
+    operands.initial = [=](int64_t n, int64_t head, double *x) {
+      if (isSlot(sources[n]))
+        pool(sources[n], head, x);
+      else
+        std::fill(x, x + matrix, 0.0);
+    };
+}
+
+/// The pool with the states of the call in their slots.
+void Interpreter::keepPool(dplr::RecurrenceOp op, const Operands &operands,
+                           const Results &results) {
+  SmallVector<int64_t> shape = at(op.getInitial()).shape;
+  int64_t slots = shape[0], size = shape[1] * shape[2] * shape[3];
+  std::vector<double> pool(slots * size, 0.0);
+  Rows before = state(op.getInitial());
+  for (int64_t row = 0; before && row < slots * shape[1]; ++row)
+    before(row / shape[1], row % shape[1],
+           pool.data() + row * shape[2] * shape[3]);
+  auto put = [&](int64_t slot, const std::vector<double> &from, int64_t row) {
+    if (slot >= 0 && slot < slots)
+      std::copy_n(from.begin() + row * size, size, pool.begin() + slot * size);
+  };
+  std::vector<int64_t> owned = indices(op.getSlots());
+  std::vector<int64_t> snapshots = indices(op.getSnapshots());
+  for (int64_t n = 0; n < static_cast<int64_t>(operands.skipped.size()); ++n) {
+    if (operands.skipped[n])
+      continue;
+    if (snapshots.empty())
+      put(owned.empty() ? n : owned[n], results.finalState, n);
+    for (int64_t t = operands.offsets[n];
+         !snapshots.empty() && t < operands.offsets[n + 1]; ++t)
+      put(snapshots[t], results.states, t);
+  }
+  keep(op.getFinalState(), std::move(pool), shape);
 }
 
 LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
@@ -254,12 +323,18 @@ LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
   o.layout =
       op.getLayout() == dplr::Layout::VK ? StateLayout::VK : StateLayout::KV;
   o.scale = at(op.getScale()).element(0);
+  if (op.getSlots())
+    bindPool(op, o);
   Results results = reference::run(o);
   int64_t sequences = static_cast<int64_t>(o.offsets.size()) - 1;
   bool vFirst = o.layout == StateLayout::VK;
   results.out.resize(keys[0] * o.valueHeads * o.valueDim, 0.0);
   keep(op.getOut(), std::move(results.out),
        {keys[0], o.valueHeads, o.valueDim});
+  if (op.getSlots()) {
+    keepPool(op, o, results);
+    return success();
+  }
   keep(op.getFinalState(), std::move(results.finalState),
        {sequences, o.valueHeads, vFirst ? o.valueDim : o.keyDim,
         vFirst ? o.keyDim : o.valueDim});

@@ -28,6 +28,10 @@ struct Sizes {
       return shape.sequences * state;
     if (arg.name == "offsets")
       return shape.lengths.empty() ? 0 : shape.sequences + 1;
+    if (arg.name == "slots")
+      return shape.sequences;
+    if (arg.name == "sources" || arg.name == "snapshots" || arg.name == "status")
+      return 0;
     int64_t width = rowElements(arg);
     return arg.shape.rfind("[tokens", 0) == 0 ? shape.allTokens() * width
                                               : width;
@@ -50,6 +54,13 @@ struct Sizes {
       return shape.heads;
     if (name == "HV")
       return shape.valueHeads;
+    int64_t matrix = v.keyDim * v.valueDim;
+    if (name == "pool")
+      return shape.sequences;
+    if (name == "slot_pitch")
+      return shape.valueHeads * matrix;
+    if (name == "head_pitch")
+      return matrix;
     for (const Arg &tensor : args)
       if (name == tensor.name + "_stride")
         return rowElements(tensor);
@@ -65,8 +76,16 @@ std::vector<int64_t> boundsOf(const BenchShape &shape) {
   return bounds;
 }
 
-Status uploadOffsets(DeviceBuffer &buffer, DType dtype,
-                     const std::vector<int64_t> &bounds) {
+/// Each sequence owns its number as a slot; a pool holds no others.
+std::vector<int64_t> slotsOf(const BenchShape &shape) {
+  std::vector<int64_t> slots;
+  for (int64_t n = 0; n < shape.sequences; ++n)
+    slots.push_back(n);
+  return slots;
+}
+
+Status uploadIntegers(DeviceBuffer &buffer, DType dtype,
+                      const std::vector<int64_t> &bounds) {
   std::vector<std::byte> bytes(buffer.bytes());
   for (size_t i = 0; i < bounds.size(); ++i)
     reference::store(bytes.data(), dtype, static_cast<int64_t>(i),
@@ -151,7 +170,9 @@ Status BenchCall::add(const Device &device, const Variant &variant,
   Status status =
       arg.kind == ArgKind::Output ? buffer->fill(0xff, stream)
       : arg.name == "offsets"
-          ? uploadOffsets(*buffer, arg.dtype, boundsOf(shape))
+          ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
+      : arg.name == "slots"
+          ? uploadIntegers(*buffer, arg.dtype, slotsOf(shape))
           : patterns.of(variant, arg).fill(*buffer, elements, stream, device);
   slots[i] = buffer->address();
   total += static_cast<double>(size);
@@ -173,7 +194,8 @@ reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
     keyHeads.push_back(head / (shape.valueHeads / shape.heads));
   std::map<std::string, Rows> rows;
   for (const Arg &arg : kernelArgs(v)) {
-    if (arg.kind != ArgKind::Input || arg.name == "offsets")
+    if (arg.kind != ArgKind::Input || arg.dtype == DType::I32 ||
+        arg.dtype == DType::I64)
       continue;
     bool isKeyHead = arg.shape.find("HV") == std::string::npos;
     int64_t heads = isKeyHead ? shape.heads : shape.valueHeads;

@@ -51,12 +51,18 @@ public:
 
   Value loadState();
   void storeState(Value state);
+  /// Writes the state after `token` to its snapshot's slot; nothing in kernels
+  /// without snapshots.
+  void storeSnapshot(Value state, Value token);
   /// Ends the function.
   void finish();
 
 private:
   void createFunction(mlir::func::FuncOp source);
   void locateProgram();
+  void locateSlots();
+  void guardArguments(Value live);
+  Value isSlot(Value index);
   void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,
@@ -69,12 +75,18 @@ private:
     int64_t align;
     bool transposed;
   };
-  StateAccess stateAccess();
+  StateAccess stateAccess(Value slot);
+  void storeState(Value state, Value ref, Value slot);
 
+  Value source, slot; ///< where the state comes from and goes to: sequence or slot
+  Value valid; ///< i1 of pools: a checked launch found no bad index
   llvm::StringMap<Value> args;
   Value gateRate; ///< exp(A_log) of the head, kept finite, f32
   Value gateBias; ///< dt_bias of the head: [K] or a scalar
 };
+
+/// The kernel that checks a pool kernel's indices, beside `kernel`.
+mlir::func::FuncOp buildSlotCheck(const KernelBuilder &kernel);
 
 /// Fill the body of a kernel. dplr-to-tile's two forms.
 void buildChunkForm(KernelBuilder &kernel);

@@ -75,6 +75,7 @@ Value StepForm::body(Value number, Value state) {
   Value next = written(token, state, decayedState(token, state));
   Value q = keyVector("q", kernel.problem.q, token, kernel.arg("scale"));
   kernel.storeOut(read(next, q), token, {});
+  kernel.storeSnapshot(next, token);
   return next;
 }
 

@@ -33,6 +33,8 @@ private:
   bool isStep() const { return schedule.getForm() == "step"; }
   Home homeOf(Value value);
   Home homeOfElementwise(Operation *op);
+  Home homeInStep(Operation *op, Value value);
+  bool hasNarrowState();
   int64_t lastUse(Value value);
   int64_t position(Operation *op) { return positions.lookup(op); }
   void placeOp(Operation *op);
@@ -48,6 +50,7 @@ private:
   SmallVector<Buffer> buffers;
   SmallVector<std::pair<Operation *, SmallVector<tile::PlaceAttr>>> placed;
   int64_t sharedBytes = 0;
+  bool sharesVectors = false; ///< step form: vectors over K in shared memory
 };
 
 } // namespace
@@ -102,16 +105,37 @@ Home Placer::homeOfElementwise(Operation *op) {
   return Home::Inline;
 }
 
+/// True if the state, the one tile read outside the loop, has 16-bit elements.
+bool Placer::hasNarrowState() {
+  bool isNarrow = false;
+  kernel.walk([&](tile::LoadOp load) {
+    auto type = cast<RankedTensorType>(load.getResult().getType());
+    isNarrow |= type.getRank() == 2 && type.getElementTypeBitWidth() == 16;
+  });
+  return isNarrow;
+}
+
+/// The state's elements stay with their threads, and sums over it end in the
+/// threads that need them. Vectors over K are cheap to make again in every
+/// thread, until the state has half the bytes: then the block makes them once.
+Home Placer::homeInStep(Operation *op, Value value) {
+  bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
+  if (isa<tile::ReduceOp>(op) || carried)
+    return Home::Registers;
+  bool isFactor = llvm::any_of(value.getUsers(), [](Operation *user) {
+    auto broadcast = dyn_cast<tile::BroadcastOp>(user);
+    return broadcast && broadcast.getAlong() == 0;
+  });
+  bool isMade = rank(value) == 1 && isElementwise(op) && readsGlobal(op);
+  return isFactor && isMade && sharesVectors ? Home::Shared : Home::Inline;
+}
+
 Home Placer::homeOf(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || isa<scf::ForOp, tile::DotOp>(op))
     return Home::Registers;
-  if (isStep()) {
-    // The state's elements stay with their threads; vectors are cheap to read
-    // again, and sums over the state end in the threads that need them.
-    bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
-    return isa<tile::ReduceOp>(op) || carried ? Home::Registers : Home::Inline;
-  }
+  if (isStep())
+    return homeInStep(op, value);
   if (isa<tile::LoadOp>(op)) {
     bool inLoop = op->getParentOfType<scf::ForOp>() != nullptr;
     bool copied = inLoop && (rank(value) == 2 || schedule.getStages() > 1);
@@ -216,6 +240,7 @@ LogicalResult Placer::checkLimit() {
 
 LogicalResult Placer::place() {
   number();
+  sharesVectors = isStep() && hasNarrowState();
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (!isa<scf::ForOp, func::FuncOp>(op) && !op->hasTrait<OpTrait::ConstantLike>())
       placeOp(op);

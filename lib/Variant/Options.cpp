@@ -63,6 +63,7 @@ constexpr char layouts[] = "vk or kv";
 constexpr char gates[] = "bounded, softplus, identity or none";
 constexpr char betas[] = "sigmoid, 2sigmoid, identity or none";
 constexpr char offsets[] = "i32 or i64";
+constexpr char slotTypes[] = "none, i32 or i64";
 constexpr char precisions[] = "fast, default or high";
 constexpr char dims[] = "a whole number from 1 to 256";
 constexpr char bounds[] = "a negative number";
@@ -128,6 +129,17 @@ const std::vector<VariantOption> &variantOptions() {
       {"offsets", offsets, "integers of packed offsets",
        [](Variant &v, std::string_view t) {
          return store(v.offsetDtype, parseOffsets(t), "offsets", t, offsets);
+       }},
+      {"slots", slotTypes, "states in a pool, found through indices",
+       [](Variant &v, std::string_view t) -> Error {
+         v.slots = parseOffsets(t);
+         if (v.slots || t == "none")
+           return std::nullopt;
+         return refuse("slots", t, slotTypes);
+       }},
+      {"snapshots", switches, "step form with slots: keep every token's state",
+       [](Variant &v, std::string_view t) {
+         return store(v.snapshots, parseBool(t), "snapshots", t, switches);
        }},
       {"precision", precisions, "of products",
        [](Variant &v, std::string_view t) {

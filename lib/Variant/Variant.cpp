@@ -86,6 +86,17 @@ std::optional<std::string> checkTypes(const Variant &v) {
   return std::nullopt;
 }
 
+std::optional<std::string> checkPool(const Variant &v) {
+  if (v.slots && *v.slots != DType::I32 && *v.slots != DType::I64)
+    return "slots of type " + quoted(spell(*v.slots)) +
+           " are not supported; use i32 or i64";
+  if (v.snapshots && !v.slots)
+    return "snapshots need slots to be written to; use slots i32 or i64";
+  if (v.snapshots && v.form != Form::Step)
+    return "snapshots are not supported in form chunk; use form step";
+  return std::nullopt;
+}
+
 std::optional<std::string> checkMaps(const Variant &v, const Recurrence &row) {
   if ((row.decay == Decay::None) != (*v.gate == Gate::None))
     return "recurrence " + quoted(row.name) +
@@ -164,6 +175,8 @@ std::optional<std::string> resolve(Variant &v) {
     return error;
   if (auto error = checkTypes(v))
     return error;
+  if (auto error = checkPool(v))
+    return error;
   return checkMaps(v, *row);
 }
 
@@ -190,6 +203,9 @@ std::string variantStem(const Variant &v) {
   add(*v.beta != row.beta, "beta-" + std::string(spell(*v.beta)));
   add(*v.l2norm != row.l2norm, *v.l2norm ? "l2norm" : "raw");
   add(v.offsetDtype != DType::I32, "o" + std::string(spell(v.offsetDtype)));
+  if (v.slots)
+    add(true, "pool-" + std::string(spell(*v.slots)));
+  add(v.snapshots, "snapshots");
   add(v.precision != Precision::Default, std::string(spell(v.precision)));
   return name;
 }
@@ -204,6 +220,8 @@ std::string entryName(const Variant &v) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
+
+std::string checkEntryName(const Variant &v) { return entryName(v) + "_check"; }
 
 std::vector<Arg> kernelArgs(const Variant &v) {
   const Recurrence &row = v.row();
@@ -221,8 +239,8 @@ std::vector<Arg> kernelArgs(const Variant &v) {
            hasTokens);
   };
   bool mapped = *v.gate == Gate::Softplus || *v.gate == Gate::Bounded;
-  std::string state =
-      v.stateLayout == StateLayout::VK ? "[N, HV, V, K]" : "[N, HV, K, V]";
+  std::string state = v.slots ? "[pool, HV, " : "[N, HV, ";
+  state += v.stateLayout == StateLayout::VK ? "V, K]" : "K, V]";
   input("q", v.dtype, "[tokens, H, K]");
   input("k", v.dtype, "[tokens, H, K]");
   input("v", v.dtype, "[tokens, HV, V]");
@@ -243,12 +261,23 @@ std::vector<Arg> kernelArgs(const Variant &v) {
     input("b", v.dtype, "[tokens, H, K]");
   }
   input("h0", v.stateDtype, state, true, false);
+  if (v.slots) {
+    input("slots", *v.slots, "[N]", true, false);
+    input("sources", *v.slots, "[N]", true, false);
+  }
+  if (v.snapshots)
+    input("snapshots", *v.slots, "[tokens]", true, false);
   input("offsets", v.offsetDtype, "[N + 1]", true, false);
   tensor("out", ArgKind::Output, v.dtype, "[tokens, HV, V]", false, true);
   tensor("ht", ArgKind::Output, v.stateDtype, state, true, false);
   if (v.form == Form::Chunk)
     args.push_back({"workspace", ArgKind::Workspace, DType::I8, true, "bytes"});
-  for (const char *size : {"N", "T", "H", "HV"})
+  if (v.slots)
+    tensor("status", ArgKind::Output, DType::I64, "[1]", true, false);
+  std::vector<const char *> sizes = {"N", "T", "H", "HV"};
+  if (v.slots)
+    sizes.insert(sizes.end(), {"pool", "slot_pitch", "head_pitch"});
+  for (const char *size : sizes)
     args.push_back({size, ArgKind::Size, DType::I64, false, ""});
   for (const std::string &name : strided)
     args.push_back({name + "_stride", ArgKind::Size, DType::I64, false, ""});

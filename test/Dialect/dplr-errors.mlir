@@ -178,6 +178,41 @@ func.func @recurrence_c8(%q: tensor<?x2x64xf32>, %v: tensor<?x5x64xf32>, %s: f32
 
 // -----
 
+func.func @recurrence_c9(%q: tensor<?x?x64xf32>, %i: tensor<?xi32>, %s: f32) {
+  // expected-error @below {{expected sources and snapshots only with slots}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) sources(%i : tensor<?xi32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c10(%q: tensor<?x?x64xf32>, %i: tensor<?xi32>, %s: f32) {
+  // expected-error @below {{expected an initial state with slots: the pool}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) slots(%i : tensor<?xi32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c11(%q: tensor<?x?x64xf32>, %h0: tensor<?x?x64x64xf32>,
+    %i: tensor<?xi32>, %j: tensor<?xi64>, %s: f32) {
+  // expected-error @below {{expected slots, sources and snapshots of one element type, but got 'tensor<?xi32>' and 'tensor<?xi64>'}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) initial(%h0 : tensor<?x?x64x64xf32>)
+      slots(%i : tensor<?xi32>) snapshots(%j : tensor<?xi64>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
 // Operand types outside the table of the .td.
 func.func @l2norm_element_type(%k: tensor<?x?x128xf64>) {
   // expected-error @below {{must be 3D tensor of bfloat16 type or 16-bit float or 32-bit float values}}

@@ -99,6 +99,19 @@ func.func @recurrence_erase_pair(%q: tensor<?x?x64xf16>, %g: tensor<?xf32>,
   return %o : tensor<?x?x64xf16>
 }
 
+// CHECK-LABEL: func.func @recurrence_pool(
+// CHECK: slots(%{{.*}} : tensor<?xi32>) sources(%{{.*}} : tensor<?xi32>) snapshots(%{{.*}} : tensor<?xi32>) scale
+func.func @recurrence_pool(%q: tensor<?x?x64xf32>, %pool: tensor<?x?x64x64xf32>,
+    %i: tensor<?xi32>, %s: f32) -> tensor<?x?x64x64xf32> {
+  %o, %after = dplr.recurrence q(%q : tensor<?x?x64xf32>)
+      k(%q : tensor<?x?x64xf32>) v(%q : tensor<?x?x64xf32>)
+      initial(%pool : tensor<?x?x64x64xf32>) slots(%i : tensor<?xi32>)
+      sources(%i : tensor<?xi32>) snapshots(%i : tensor<?xi32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return %after : tensor<?x?x64x64xf32>
+}
+
 // CHECK-LABEL: func.func @form(
 // CHECK-SAME: dplr.form = #dplr.form<chunk>
 func.func @form() attributes {dplr.form = #dplr.form<chunk>} { return }

@@ -55,12 +55,17 @@ struct Operands {
   Rows initial; ///< [N, HV, matrix] in `layout`; absent: 0
   StateLayout layout = StateLayout::VK;
   double scale = 1.0;
+  /// Sequences of a pool without a slot: output and state 0, nothing is read.
+  /// Empty: none.
+  std::vector<bool> skipped;
+  bool keepAll = false; ///< return the state after every token
 };
 
 /// What dplr.recurrence returns.
 struct Results {
   std::vector<double> out;        ///< [offsets.back(), HV, V]
   std::vector<double> finalState; ///< [N, HV, V, K] or [N, HV, K, V]
+  std::vector<double> states; ///< [offsets.back(), HV, ...] if keepAll
 };
 
 /// Runs the recurrence, one (sequence, value head) a work item. Tokens outside
