@@ -38,7 +38,8 @@ struct PoolCall {
     Launch launch;
     launch.entry = entryName(v);
     launch.args = launchArgs(v);
-    variant = {v, "", "", "", {launch}};
+    variant.variant = v;
+    variant.launches = {launch};
   }
   std::string refusal() {
     void *data = reinterpret_cast<void *>(0x1000), *none = nullptr;
