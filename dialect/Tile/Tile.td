@@ -297,6 +297,18 @@ def Tile_BroadcastOp : Tile_Op<"broadcast", [Pure]> {
   let hasVerifier = 1;
 }
 
+def Tile_OnceOp : Tile_Op<"once", [Pure, SameOperandsAndResultType]> {
+  let summary = "make a vector once, for all its uses";
+  let description = [{
+    The identity. Without it a vector of the step form is made again by every
+    thread that needs an element; its input is made once by the program instance
+    and kept where all its threads can read it.
+  }];
+  let arguments = (ins Tile_F32Tile:$input);
+  let results = (outs Tile_F32Tile:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
+}
+
 def Tile_RowOp : Tile_Op<"row", [Pure]> {
   let summary = "take one row of a tile, or one element of a vector";
   let description = [{

@@ -85,6 +85,9 @@ private:
   void lowerCheckSlots(tile::CheckSlotsOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);
+  void columnsToShared(Value vector, Value result);
+  /// True if the kernel stores through the argument that `ref` stands for.
+  bool isWritten(Value ref) const;
   void copyToShared(tile::LoadOp op);
   void computeToShared(Value result, const Layout &layout,
                        llvm::function_ref<Values(const Group &)> compute);

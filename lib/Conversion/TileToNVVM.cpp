@@ -227,12 +227,27 @@ void GpuLowering::copyToShared(tile::LoadOp op) {
   }
 }
 
+/// A vector of column totals: of the threads that share a column's, one stores.
+void GpuLowering::columnsToShared(Value vector, Value result) {
+  access(rangesRead(vector), {range(result)});
+  const Layout &layout = *layouts.front().second;
+  for (const Group &group : layout.columns) {
+    Values elements = evaluate(vector, group);
+    auto branch = scf::IfOp::create(b, layout.firstRowLane, false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    storeShared(result, group, elements);
+  }
+}
+
 /// Computes a value into its shared buffer, in the layout of what it is made of.
 void GpuLowering::materialise(Operation *op, Value result) {
   auto load = dyn_cast<tile::LoadOp>(op);
   auto type = cast<RankedTensorType>(result.getType());
   if (load && type.getRank() == 2)
     return copyToShared(load);
+  if (isa<tile::OnceOp>(op) && hasRegisterLeaf(op->getOperand(0)))
+    return columnsToShared(op->getOperand(0), result);
   // The store does the rounding of a rounding op.
   Value source = roundedSource(result);
   bool isRounding = source != result;

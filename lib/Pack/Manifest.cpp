@@ -65,6 +65,10 @@ json variantJson(const Variant &v) {
           {"offset_dtype", spell(v.offsetDtype)},
           {"slots", v.slots ? spell(*v.slots) : "none"},
           {"snapshots", v.snapshots},
+          {"conv", v.conv},
+          {"cache_layout", spell(v.cacheLayout)},
+          {"norm", spell(v.norm)},
+          {"norm_eps", v.normEps},
           {"precision", spell(v.precision)},
           {"target", v.target}};
 }
@@ -144,6 +148,10 @@ Variant readVariant(const json &value, const std::string &where,
   v.offsetDtype = f.spelled("offset_dtype", parseDType);
   v.slots = readSlots(f);
   v.snapshots = f.boolean("snapshots");
+  v.conv = f.integer("conv", 0, anySize);
+  v.cacheLayout = f.spelled("cache_layout", parseCacheLayout);
+  v.norm = f.spelled("norm", parseOutputNorm);
+  v.normEps = f.number("norm_eps");
   v.precision = f.spelled("precision", parsePrecision);
   v.target = f.text("target");
   if (!status.ok())

@@ -1,4 +1,5 @@
 #include "kdac/Reference/Case.h"
+#include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Pool.h"
 
 #include <algorithm>
@@ -20,7 +21,19 @@ Layout layoutOf(const Case &c, const std::string &name) {
   };
   if (name == "q" || name == "k" || name == "a" || name == "b")
     return sequence(h, keyDim);
-  if (name == "v" || name == "out")
+  if (name == "q_conv" || name == "k_conv")
+    return {1, h, keyDim * v.conv, h * keyDim * v.conv};
+  if (name == "v_conv")
+    return {1, hv, v.valueDim * v.conv, hv * v.valueDim * v.conv};
+  if (isCache(name)) {
+    int64_t channels = name[0] == 'v' ? hv * v.valueDim : h * keyDim;
+    int64_t slot = channels * cacheEntries(v);
+    return {v.slots ? c.poolSlots() : c.sequences(), 1, slot,
+            slot + c.spec().cacheGap};
+  }
+  if (name == "norm_weight")
+    return {1, 1, v.valueDim, v.valueDim};
+  if (name == "v" || name == "out" || name == "z")
     return sequence(hv, v.valueDim);
   if (name == "beta")
     return sequence(hv, 1);
@@ -48,6 +61,7 @@ bool isAbsent(const CaseSpec &spec, const std::string &name) {
   return (name == "h0" && !spec.hasInitial) ||
          (name == "ht" && !spec.hasFinal) ||
          (name == "ht" && spec.variant.slots && spec.inPlace) ||
+         (isCache(name) && !spec.hasCaches) ||
          (name == "slots" && !spec.hasSlots) ||
          (name == "sources" && !spec.hasSources) ||
          (name == "snapshots" && !spec.hasSnapshots) ||
@@ -128,6 +142,10 @@ std::string describe(const CaseSpec &spec) {
     text += " gap " + number(spec.tokenGap);
   if (spec.variant.slots)
     text += describePool(spec);
+  if (!spec.hasCaches)
+    text += " no-caches";
+  if (spec.cacheGap)
+    text += " cache gap " + number(spec.cacheGap);
   return text;
 }
 
@@ -147,6 +165,7 @@ Case makeCase(CaseSpec spec) {
   c.fill();
   if (c.description.variant.slots)
     c.fillIndices();
+  c.keepCaches();
   return c;
 }
 
@@ -174,9 +193,31 @@ Buffer *Case::find(std::string_view name) {
   return const_cast<Buffer *>(std::as_const(*this).find(name));
 }
 
+const Buffer *Case::cacheBefore(std::string_view name) const {
+  for (const std::shared_ptr<Buffer> &cache : cachesBefore)
+    if (cache->name() == name)
+      return cache.get();
+  return nullptr;
+}
+
+/// Caches are changed in place: the run starts from these.
+void Case::keepCaches() {
+  for (const Buffer &buffer : tensors) {
+    if (!isCache(buffer.name()))
+      continue;
+    cachesBefore.push_back(std::make_shared<Buffer>(
+        buffer.name(), ArgKind::Input, buffer.dtype(), buffer.layout()));
+    std::memcpy(cachesBefore.back()->whole(), buffer.whole(),
+                static_cast<size_t>(buffer.wholeBytes()));
+  }
+}
+
 void Case::poisonOutputs() {
   for (Buffer &buffer : tensors)
-    if (buffer.kind() == ArgKind::Output)
+    if (const Buffer *cache = cacheBefore(buffer.name()))
+      std::memcpy(buffer.whole(), cache->whole(),
+                  static_cast<size_t>(cache->wholeBytes()));
+    else if (buffer.kind() == ArgKind::Output)
       buffer.poison();
   restorePool();
 }
@@ -225,6 +266,8 @@ int64_t Case::sizeOf(const std::string &name) const {
     return layoutOf(*this, "h0").stride;
   if (name == "slot_pitch")
     return poolRow(1, 0) * layoutOf(*this, "h0").stride;
+  if (name.size() > 6 && name.rfind("_pitch") == name.size() - 6)
+    return layoutOf(*this, name.substr(0, name.size() - 6)).stride;
   std::string tensor = name.substr(0, name.rfind("_stride"));
   const Buffer *buffer = find(tensor);
   return buffer ? buffer->layout().stride : 0;
@@ -262,6 +305,7 @@ Operands operandsOf(const Case &c) {
   op.initial = rows("h0");
   if (v.slots)
     addPool(c, op);
+  addLayer(c, op);
   op.layout = v.stateLayout;
   op.scale = c.scale();
   return op;

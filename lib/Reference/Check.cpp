@@ -1,4 +1,5 @@
 #include "kdac/Reference/Check.h"
+#include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Pool.h"
 
 #include <algorithm>
@@ -107,6 +108,7 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
     return result;
   }
   checkMemory(c, digests, result.failures);
+  result.failures = joined(std::move(result.failures), cacheFailures(c));
   bool hasPool = c.spec().variant.slots.has_value();
   if (hasPool)
     result.failures = joined(std::move(result.failures), poolFailures(c));

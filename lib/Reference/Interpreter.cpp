@@ -85,6 +85,8 @@ private:
   LogicalResult visit(dplr::L2NormOp op);
   LogicalResult visit(dplr::LogDecayOp op);
   LogicalResult visit(dplr::WriteStrengthOp op);
+  LogicalResult visit(dplr::ShortConvOp op);
+  LogicalResult visit(dplr::GatedRmsNormOp op);
   LogicalResult visit(dplr::RecurrenceOp op);
   LogicalResult bindOffsets(dplr::RecurrenceOp op, Operands &operands);
   std::vector<int64_t> indices(Value value);
@@ -202,6 +204,88 @@ LogicalResult Interpreter::visit(dplr::WriteStrengthOp op) {
   Tensor tensor;
   tensor.shape = at(op.getInput()).shape;
   tensor.computed = writeStrength(betaOf(op.getMap()), sequence(op.getInput()));
+  values[op.getResult()] = std::move(tensor);
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::GatedRmsNormOp op) {
+  const Tensor &input = at(op.getInput());
+  GatedNorm norm;
+  norm.activation = op.getActivation() == dplr::Activation::Silu
+                        ? OutputNorm::Silu
+                        : OutputNorm::Sigmoid;
+  norm.gate = sequence(op.getGate());
+  norm.weight = stored(at(op.getWeight()), input.shape[2], 0);
+  norm.eps = op.getEps().convertToDouble();
+  Tensor tensor;
+  tensor.shape = input.shape;
+  tensor.computed = [norm, rows = sequence(op.getInput()),
+                     width = input.shape[2]](int64_t token, int64_t head,
+                                             double *row) {
+    rows(token, head, row);
+    gateRow(norm, token, head, row, width);
+  };
+  values[op.getResult()] = std::move(tensor);
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::ShortConvOp op) {
+  SmallVector<int64_t> shape = at(op.getInput()).shape;
+  SmallVector<int64_t> cacheShape = at(op.getCache()).shape;
+  bool full = op.getLayout() == dplr::CacheLayout::Full;
+  int64_t heads = shape[1], width = shape[2], slots = cacheShape[0];
+  ShortConv conv;
+  conv.input = sequence(op.getInput());
+  conv.weight = stored(at(op.getWeight()), width * at(op.getWeight()).shape[2], 0);
+  conv.width = width;
+  conv.taps = at(op.getWeight()).shape[2];
+  int64_t entries = full ? conv.taps : conv.taps - 1;
+  std::vector<int64_t> owned = indices(op.getSlots());
+  conv.offsets = indices(op.getOffsets());
+  if (conv.offsets.empty()) {
+    int64_t count = op.getSlots() && !owned.empty()
+                        ? static_cast<int64_t>(owned.size())
+                        : std::max<int64_t>(1, slots);
+    for (int64_t n = 0; n <= count; ++n)
+      conv.offsets.push_back(n * (shape[0] / count));
+  }
+  auto count = static_cast<int64_t>(conv.offsets.size()) - 1;
+  for (int64_t n = static_cast<int64_t>(owned.size()); n < count; ++n)
+    owned.push_back(n);
+  std::vector<int64_t> sources = indices(op.getSources());
+  if (sources.empty())
+    sources = owned;
+  auto place = [=](int64_t slot, int64_t head, int64_t channel, int64_t entry) {
+    return full ? ((slot * heads + head) * width + channel) * entries + entry
+                : ((slot * entries + entry) * heads + head) * width + channel;
+  };
+  auto element = at(op.getCache()).element;
+  auto isSlot = [slots](int64_t i) { return i >= 0 && i < slots; };
+  conv.before = [=](int64_t n, int64_t head, int64_t back, double *row) {
+    for (int64_t c = 0; element && isSlot(sources[n]) && c < width; ++c)
+      row[c] = element(place(sources[n], head, c, entries - back));
+  };
+  std::vector<double> after(slots * heads * width * entries, 0.0);
+  for (size_t i = 0; element && i < after.size(); ++i)
+    after[i] = element(static_cast<int64_t>(i));
+  std::vector<double> row(static_cast<size_t>(width));
+  for (int64_t n = 0; n < count; ++n)
+    for (int64_t head = 0; isSlot(owned[n]) && head < heads; ++head)
+      for (int64_t e = 0; e < entries; ++e) {
+        int64_t length = conv.offsets[n + 1] - conv.offsets[n];
+        int64_t position = length - entries + e;
+        std::fill(row.begin(), row.end(), 0.0);
+        if (position >= 0)
+          conv.input(conv.offsets[n] + position, head, row.data());
+        else
+          conv.before(n, head, -position, row.data());
+        for (int64_t c = 0; c < width; ++c)
+          after[place(owned[n], head, c, e)] = row[c];
+      }
+  keep(op.getAfter(), std::move(after), cacheShape);
+  Tensor tensor;
+  tensor.shape = shape;
+  tensor.computed = shortConv(std::move(conv));
   values[op.getResult()] = std::move(tensor);
   return success();
 }
@@ -344,7 +428,7 @@ LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
-            dplr::RecurrenceOp>([&](auto typed) { return visit(typed); })
+            dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp>([&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

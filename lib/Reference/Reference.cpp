@@ -158,7 +158,9 @@ Results run(const Operands &op, int threads) {
         for (int64_t t = op.offsets[sequence]; t < op.offsets[sequence + 1];
              ++t) {
           int64_t row = t * op.valueHeads + hv;
-          head.step(t, results.out.data() + row * op.valueDim);
+          double *out = results.out.data() + row * op.valueDim;
+          head.step(t, out);
+          gateRow(op.norm, t, hv, out, op.valueDim);
           if (op.keepAll)
             head.storeState(results.states.data() + row * matrix);
         }

@@ -159,6 +159,36 @@ Status checkPool(const PackVariant &variant, const Reader &reader) {
   return Status::success();
 }
 
+/// A cache's slots must not overlap; without grouped heads one program alone
+/// changes each of its channels.
+Status checkCaches(const PackVariant &variant, const Reader &reader) {
+  const Variant &v = variant.variant;
+  if (!v.conv)
+    return Status::success();
+  int64_t heads = reader.size("H"), valueHeads = reader.size("HV");
+  if (heads != valueHeads)
+    return refuse("HV = " + std::to_string(valueHeads) +
+                  " value heads with a convolution must be as many as H = " +
+                  std::to_string(heads) + " key heads");
+  int64_t entries = v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
+  int64_t slots = v.slots ? reader.size("pool") : reader.size("N");
+  for (const char *name : {"q_cache", "k_cache", "v_cache"}) {
+    int64_t pitch = reader.size(std::string(name) + "_pitch");
+    StatusOr<int64_t> slot =
+        evaluateSize("H * D * E", {{"H", heads},
+                                   {"D", *name == 'v' ? v.valueDim : v.keyDim},
+                                   {"E", entries}});
+    if (!slot.ok() ||
+        !evaluateSize("S * P * 8", {{"S", slots}, {"P", pitch}}).ok())
+      return refuse(std::string(name) + " is larger than 2^63 bytes");
+    if (!reader.isNull(name) && slots > 1 && pitch < *slot)
+      return refuse("argument " + std::string(name) + "_pitch = " +
+                    std::to_string(pitch) + " is less than the " +
+                    std::to_string(*slot) + " elements of a slot");
+  }
+  return Status::success();
+}
+
 } // namespace
 
 Status poolStatus(int64_t word) {
@@ -199,6 +229,8 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
   if (Status status = checkHeads(reader); !status.ok())
     return status;
   if (Status status = checkPool(variant, reader); !status.ok())
+    return status;
+  if (Status status = checkCaches(variant, reader); !status.ok())
     return status;
   if (Status status = checkExtents(variant, launch, reader); !status.ok())
     return status;

@@ -66,6 +66,22 @@ void KernelBuilder::createFunction(func::FuncOp source) {
     ref("b", elementType(problem.eraseB.source), true);
   }
   Value offsets = problem.recurrence.getOffsets();
+  for (auto [name, operand] : {std::pair("q", &problem.q),
+                               std::pair("k", &problem.k),
+                               std::pair("v", &problem.v)})
+    if (operand->conv)
+      ref((name + StringRef("_conv")).str(),
+          elementType(operand->conv.getWeight()), false);
+  for (auto [name, operand] : {std::pair("q", &problem.q),
+                               std::pair("k", &problem.k),
+                               std::pair("v", &problem.v)})
+    if (operand->conv)
+      ref((name + StringRef("_cache")).str(),
+          elementType(operand->conv.getCache()), false);
+  if (problem.norm) {
+    ref("z", elementType(problem.norm.getGate()), true);
+    ref("norm_weight", b.getF32Type(), false);
+  }
   ref("h0", problem.stateType(), false);
   dplr::RecurrenceOp op = problem.recurrence;
   for (auto [name, indices] : {std::pair("slots", op.getSlots()),
@@ -83,6 +99,8 @@ void KernelBuilder::createFunction(func::FuncOp source) {
     ref("status", b.getI64Type(), false);
     sizes.append({"pool", "slot_pitch", "head_pitch"});
   }
+  if (problem.q.conv)
+    sizes.append({"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"});
   for (StringRef size : sizes) {
     names.push_back(size.str());
     types.push_back(b.getIndexType());
@@ -159,10 +177,11 @@ Value KernelBuilder::loadKeyRows(StringRef name, Value first, int64_t rows,
                   keyTile, b.index(width), width);
 }
 
-Value KernelBuilder::loadValueRows(Value first, int64_t rows, Value valid) {
+Value KernelBuilder::loadValueRows(Value first, int64_t rows, Value valid,
+                                   StringRef name) {
   int64_t width = problem.valueDim();
   Value offset = b.addI(b.mulI(valueHead, b.index(width)), firstColumn);
-  return loadRows("v", first, offset, rows, valid, valueTile, columns, width);
+  return loadRows(name, first, offset, rows, valid, valueTile, columns, width);
 }
 
 Value KernelBuilder::loadPerHead(StringRef name, Value first, int64_t rows,
@@ -303,6 +322,7 @@ void KernelBuilder::locateSlots() {
   Value status = load("status", b.index(0), b.index(-1));
   valid = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, status, b.index(0));
   Value live = arith::AndIOp::create(b, valid, isSlot(slot));
+  hasSource = arith::AndIOp::create(b, live, isSlot(source));
   guardArguments(live);
 }
 
@@ -312,11 +332,12 @@ void KernelBuilder::guardArguments(Value live) {
     if (Value ref = arg(name))
       args[name] = tile::GuardOp::create(b, ref.getType(), ref, condition);
   };
-  for (StringRef name : {"q", "k", "v", "beta", "a", "b"})
+  for (StringRef name :
+       {"q", "k", "v", "beta", "a", "b", "z", "q_cache", "k_cache", "v_cache"})
     guard(name, live);
   if (problem.decayRank() > 1)
     guard("g", live);
-  guard("h0", arith::AndIOp::create(b, live, isSlot(source)));
+  guard("h0", hasSource);
   guard("out", valid);
   guard("ht", live);
 }

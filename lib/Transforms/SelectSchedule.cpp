@@ -127,6 +127,10 @@ Choice chooseGpuChunk(const Problem &problem, const Target &target,
 /// V first, lanes read K; K first, a warp takes 16 columns, 64 contiguous bytes.
 Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
+  if (problem.needsWholeHeads()) {
+    int64_t elements = llvm::alignTo(problem.keyDim(), 16) * fullValue;
+    return {1, fullValue, std::max<int64_t>(1, std::min<int64_t>(16, elements / 2048))};
+  }
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {
     // About 64 state elements a thread keep enough bytes in flight.
@@ -180,6 +184,20 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     }
     if (!host && failed(checkGpuDims(function, *problem, row.name)))
       return failure();
+    bool wholeHeads = problem->needsWholeHeads();
+    if (isChunk && wholeHeads) {
+      problem->recurrence.emitOpError()
+          << "has no chunk form with a convolution or norm yet; use form step";
+      return failure();
+    }
+    if (!host && wholeHeads && problem->keyDim() * problem->valueDim() > 32768) {
+      problem->recurrence.emitOpError()
+          << "with a convolution or norm expected at most 32768 elements of a "
+             "state on "
+          << row.name << ", but got "
+          << problem->keyDim() * problem->valueDim();
+      return failure();
+    }
     Type operand = chooseOperand(*problem, host);
     int64_t fullValue = llvm::alignTo(problem->valueDim(), 16);
     Choice choice;
@@ -191,7 +209,7 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       choice = chooseGpuStep(*problem);
     if (chunk && isChunk)
       choice.chunk = chunk;
-    if (vTile)
+    if (vTile && !wholeHeads)
       choice.vTile = vTile;
     if (warps && !host)
       choice.warps = warps;

@@ -122,6 +122,8 @@ Home Placer::homeInStep(Operation *op, Value value) {
   bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
   if (isa<tile::ReduceOp>(op) || carried)
     return Home::Registers;
+  if (isa<tile::OnceOp>(op))
+    return Home::Shared;
   bool isFactor = llvm::any_of(value.getUsers(), [](Operation *user) {
     auto broadcast = dyn_cast<tile::BroadcastOp>(user);
     return broadcast && broadcast.getAlong() == 0;

@@ -112,6 +112,20 @@ func.func @recurrence_pool(%q: tensor<?x?x64xf32>, %pool: tensor<?x?x64x64xf32>,
   return %after : tensor<?x?x64x64xf32>
 }
 
+// CHECK-LABEL: func.func @layer(
+// CHECK: dplr.short_conv <history> %{{.*}} weight(%{{.*}} : tensor<?x128x4xbf16>) cache(%{{.*}} : tensor<?x3x?x128xbf16>) slots(%{{.*}} : tensor<?xi64>) offsets(%{{.*}} : tensor<?xi32>) : tensor<?x?x128xbf16>
+// CHECK: dplr.gated_rmsnorm <sigmoid> %{{.*}} gate(%{{.*}}) weight(%{{.*}} : tensor<128xf32>) eps 1.000000e-05 : tensor<?x?x128xbf16>, tensor<?x?x128xbf16>
+func.func @layer(%x: tensor<?x?x128xbf16>, %w: tensor<?x128x4xbf16>,
+    %c: tensor<?x3x?x128xbf16>, %slots: tensor<?xi64>, %offsets: tensor<?xi32>,
+    %nw: tensor<128xf32>) -> tensor<?x?x128xbf16> {
+  %y, %after = dplr.short_conv <history> %x weight(%w : tensor<?x128x4xbf16>)
+      cache(%c : tensor<?x3x?x128xbf16>) slots(%slots : tensor<?xi64>)
+      offsets(%offsets : tensor<?xi32>) : tensor<?x?x128xbf16>
+  %z = dplr.gated_rmsnorm <sigmoid> %y gate(%x) weight(%nw : tensor<128xf32>)
+      eps 1.0e-5 : tensor<?x?x128xbf16>, tensor<?x?x128xbf16>
+  return %z : tensor<?x?x128xbf16>
+}
+
 // CHECK-LABEL: func.func @form(
 // CHECK-SAME: dplr.form = #dplr.form<chunk>
 func.func @form() attributes {dplr.form = #dplr.form<chunk>} { return }

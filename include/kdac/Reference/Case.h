@@ -46,6 +46,8 @@ struct CaseSpec {
   bool hasSnapshots = true; ///< of variants with snapshots
   bool checked = true;      ///< a status word
   std::vector<int64_t> slots, sources, snapshots;
+  bool hasCaches = true; ///< of variants with a convolution
+  int64_t cacheGap = 0;  ///< elements between slots of a cache; a multiple of 8
   int64_t headGap = 0; ///< elements between heads of a slot; a multiple of 8
   int64_t slotGap = 0; ///< heads that a slot has room for beyond HV
   double gateNormalizer = 1.0; ///< of recipe fla: FLA's gln
@@ -105,6 +107,9 @@ public:
   /// The pool that is written: ht, or h0 in place. Null: none.
   const Buffer *poolAfter() const;
 
+  /// A convolution's cache before the run; null if there is none.
+  const Buffer *cacheBefore(std::string_view name) const;
+
   /// Poisons the outputs, for another run.
   void poisonOutputs();
 
@@ -114,6 +119,7 @@ private:
   void choosePool(); // Pool.cpp
   void fillIndices();
   void restorePool();
+  void keepCaches();
   int64_t sizeOf(const std::string &name) const;
   void fill();
 
@@ -125,6 +131,7 @@ private:
   int64_t poolCount = 0;
   std::vector<int64_t> slotOf, sourceOf, snapshotOf;
   std::shared_ptr<Buffer> before;
+  std::vector<std::shared_ptr<Buffer>> cachesBefore;
   std::vector<Buffer> tensors;
   std::vector<uint64_t> values; ///< argument values: pointer, int64 or float
   void *workspace = nullptr;
