@@ -171,6 +171,21 @@ def Tile_GuardOp : Tile_Op<"guard", [Pure, AllTypesMatch<["ref", "result"]>]> {
   let assemblyFormat = "$ref `if` $condition attr-dict `:` qualified(type($ref))";
 }
 
+def Tile_ChooseOp : Tile_Op<"choose", [Pure,
+    AllTypesMatch<["ref", "otherwise", "result"]>]> {
+  let summary = "take one of two arguments";
+  let description = [{
+    ```mlir
+    %from = tile.choose %tokens if %inside else %cache : !tile.ref<bf16>
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$ref, I1:$condition, Tile_RefType:$otherwise);
+  let results = (outs Tile_RefType:$result);
+  let assemblyFormat = [{
+    $ref `if` $condition `else` $otherwise attr-dict `:` qualified(type($ref))
+  }];
+}
+
 def Tile_CheckSlotsOp : Tile_Op<"check_slots", [
     MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "check the slot indices of a call";

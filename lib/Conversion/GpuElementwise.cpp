@@ -294,18 +294,25 @@ void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
   }
 }
 
+/// The kernel arguments that a ref may stand for.
+static void argumentsOf(Value ref, SmallVectorImpl<Value> &arguments) {
+  if (auto guard = ref.getDefiningOp<tile::GuardOp>())
+    return argumentsOf(guard.getRef(), arguments);
+  if (auto choice = ref.getDefiningOp<tile::ChooseOp>()) {
+    argumentsOf(choice.getRef(), arguments);
+    return argumentsOf(choice.getOtherwise(), arguments);
+  }
+  arguments.push_back(ref);
+}
+
 bool GpuLowering::isWritten(Value ref) const {
-  auto argumentOf = [](Value value) {
-    while (auto guard = value.getDefiningOp<tile::GuardOp>())
-      value = guard.getRef();
-    return value;
-  };
-  Value argument = argumentOf(ref);
-  bool found = false;
-  func::FuncOp(kernel).walk([&](tile::StoreOp op) {
-    found |= argumentOf(op.getRef()) == argument;
+  SmallVector<Value> read, written;
+  argumentsOf(ref, read);
+  func::FuncOp(kernel).walk(
+      [&](tile::StoreOp op) { argumentsOf(op.getRef(), written); });
+  return llvm::any_of(read, [&](Value argument) {
+    return llvm::is_contained(written, argument);
   });
-  return found;
 }
 
 //===-- Evaluation ---------------------------------------------------------===//

@@ -58,6 +58,7 @@ private:
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerLoop(mlir::scf::ForOp loop);
   mlir::IRMapping hideSizes();
+  void hideGuards(mlir::IRMapping &before);
   void locateThread(Value threadIndex);
 
   //===-- Loads ahead (GpuPipeline.cpp) ------------------------------------===//
@@ -82,6 +83,7 @@ private:
   void lowerScalar(mlir::Operation *op);
   void lowerLoadScalar(tile::LoadScalarOp op);
   void lowerGuard(tile::GuardOp op);
+  void lowerChoose(tile::ChooseOp op);
   void lowerCheckSlots(tile::CheckSlotsOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);
@@ -211,6 +213,7 @@ private:
   bool holding = false;
   Value sharedBase, thread, lane, warp, block;
   int64_t threads = 0, warps = 0;
+  int64_t nextTurn = 0; ///< the thread that begins the next vector made once
   llvm::SmallVector<Range> pendingReads, pendingWrites;
   bool stateIsVFirst = true; ///< K is contiguous in the state's memory
   mlir::Type stateElement;

@@ -64,6 +64,7 @@ private:
   void emitScalar(mlir::Operation *op);
   void emitView(tile::ViewOp op);
   void emitGuard(tile::GuardOp op);
+  void emitChoose(tile::ChooseOp op);
   void emitCheckSlots(tile::CheckSlotsOp op);
   void emitLoadScalar(tile::LoadScalarOp op);
   void emitYield(mlir::scf::ForOp loop);

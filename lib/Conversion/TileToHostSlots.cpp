@@ -15,6 +15,13 @@ void Emitter::emitGuard(GuardOp op) {
                                      ref, null));
 }
 
+void Emitter::emitChoose(ChooseOp op) {
+  scalars.map(op.getResult(),
+              LLVM::SelectOp::create(b, loc, scalars.lookup(op.getCondition()),
+                                     scalars.lookup(op.getRef()),
+                                     scalars.lookup(op.getOtherwise())));
+}
+
 void Emitter::emitCheckSlots(CheckSlotsOp op) {
   SlotCheck check =
       slotCheckOf(op, [&](Value value) { return scalars.lookup(value); });

@@ -255,10 +255,18 @@ void GpuLowering::materialise(Operation *op, Value result) {
          {range(result)});
   bool fromRegisters = llvm::any_of(
       op->getOperands(), [&](Value x) { return hasRegisterLeaf(x); });
+  // Vectors of a layer take turns over the threads: several at a time.
+  int64_t size = type.getDimSize(0);
+  Value everyone = thread;
+  if (isa<tile::OnceOp>(op) && size < threads) {
+    thread = b.rem(b.add(thread, threads - nextTurn), threads);
+    nextTurn = (nextTurn + size) % threads;
+  }
   Layout made;
   if (!fromRegisters)
     made = linear(type.getShape(),
                   type.getRank() == 1 ? 1 : 16 / bytesOf(type.getElementType()));
+  thread = everyone;
   const Layout &layout = fromRegisters ? distributed(type.getShape()) : made;
   computeToShared(result, layout, [&](const Group &group) {
     return isRounding ? evaluate(source, group) : evaluateOp(op, group);
@@ -287,6 +295,7 @@ IRMapping GpuLowering::hideSizes() {
     scalars.map(argument, arith::IndexCastOp::create(b, b.getIndexType(),
                                                      b.opaqueSize(b.toI64(value))));
   }
+  hideGuards(before);
   return before;
 }
 
@@ -350,15 +359,16 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     if (made.getBody()->mightHaveTerminator())
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(made.getBody());
-    // The step form's loop runs once as a rule: there is nothing to save.
-    bool isChunk = schedule.getForm() == "chunk";
-    locateThread(isChunk ? b.opaqueThread(outside.thread) : outside.thread);
-    IRMapping sizes = isChunk ? hideSizes() : IRMapping();
+    // The bare step form's loop runs once as a rule: nothing is kept around it.
+    bool keepsLittle = schedule.getForm() == "chunk" || sharesMemory() ||
+                       !kernel.getOps<tile::GuardOp>().empty();
+    locateThread(keepsLittle ? b.opaqueThread(outside.thread) : outside.thread);
+    IRMapping sizes = keepsLittle ? hideSizes() : IRMapping();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
     Value number = made.getInductionVar();
     if (!ahead.empty())
       finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
-    if (isChunk || sharesMemory())
+    if (schedule.getForm() == "chunk" || sharesMemory())
       synchronise(); // the previous iteration's buffers are free from here on
     Values elements;
     if (!ahead.empty()) {
@@ -424,6 +434,7 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
       llvm::TypeSwitch<Operation *, bool>(op)
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
           .Case([&](tile::GuardOp x) { return lowerGuard(x), true; })
+          .Case([&](tile::ChooseOp x) { return lowerChoose(x), true; })
           .Case([&](tile::CheckSlotsOp x) { return lowerCheckSlots(x), true; })
           .Case([&](tile::StoreOp x) { return lowerStore(x), true; })
           .Case([&](tile::DotOp x) { return lowerDot(x), true; })

@@ -151,6 +151,8 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed) {
     specs.push_back(stateless(dense(65537, 1, 1, 1)));
   for (size_t i = 0; i < specs.size(); ++i) {
     specs[i].variant = variant;
+    if (variant.conv) // caches belong to one program a channel
+      specs[i].valueHeads = specs[i].heads;
     specs[i].seed = seed + i;
   }
   return specs;

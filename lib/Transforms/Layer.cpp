@@ -59,26 +59,21 @@ static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
 Value KernelBuilder::inputAt(const Channels &channels, Value position,
                              Value entry) {
   Channels c = channels;
-  Value zero = b.index(0), width = b.index(c.width);
-  Value isToken =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position, zero);
-  Value tokens = tile::GuardOp::create(b, c.tokens.getType(), c.tokens, isToken);
-  Value at = b.addI(b.mulI(b.addI(begin, position), c.stride), c.first);
-  Value x = b.toF32(tile::LoadOp::create(
-      b, b.tileType({c.tileWidth}, elementOf(tokens)), tokens, at, b.index(1),
-      ValueRange{width}, bytesOf(tokens), false));
-  Value isKept =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, position, zero);
+  Value isToken = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position,
+                                        b.index(0));
+  Value cache = c.cache;
   if (hasSource)
-    isKept = arith::AndIOp::create(b, isKept, hasSource);
-  Value cache = tile::GuardOp::create(b, c.cache.getType(), c.cache, isKept);
-  auto [base, stride] =
+    cache = tile::GuardOp::create(b, cache.getType(), cache, hasSource);
+  Value ref = tile::ChooseOp::create(b, cache.getType(), c.tokens, isToken, cache);
+  Value token = b.addI(b.mulI(b.addI(begin, position), c.stride), c.first);
+  auto [kept, keptStride] =
       cacheAddress(b, b.mulI(source, c.pitch), c.first, c.all, entry,
                    c.isFull() ? c.taps : 0);
-  Value kept = b.toF32(tile::LoadOp::create(
-      b, b.tileType({c.tileWidth}, elementOf(cache)), cache, base, stride,
-      ValueRange{width}, bytesOf(cache), false));
-  return b.add(x, kept); // one of them is zero
+  Value base = arith::SelectOp::create(b, isToken, token, kept);
+  Value stride = arith::SelectOp::create(b, isToken, b.index(1), keptStride);
+  return b.toF32(tile::LoadOp::create(
+      b, b.tileType({c.tileWidth}, elementOf(ref)), ref, base, stride,
+      ValueRange{b.index(c.width)}, bytesOf(ref), false));
 }
 
 Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,

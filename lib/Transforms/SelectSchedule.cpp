@@ -129,7 +129,10 @@ Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
   if (problem.needsWholeHeads()) {
     int64_t elements = llvm::alignTo(problem.keyDim(), 16) * fullValue;
-    return {1, fullValue, std::max<int64_t>(1, std::min<int64_t>(16, elements / 2048))};
+    // 64 of them a thread; convolutions need registers of their own.
+    bool isWide = problem.stateType().isF32();
+    int64_t warps = elements / (problem.q.conv && isWide ? 1024 : 2048);
+    return {1, fullValue, std::clamp<int64_t>(warps, 1, 16)};
   }
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {
@@ -190,12 +193,13 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
           << "has no chunk form with a convolution or norm yet; use form step";
       return failure();
     }
-    if (!host && wholeHeads && problem->keyDim() * problem->valueDim() > 32768) {
+    // A whole state in the registers of one block, beside what its parts need.
+    int64_t elements = problem->keyDim() * problem->valueDim();
+    int64_t room = problem->q.conv ? 16384 : 32768;
+    if (!host && wholeHeads && elements > room) {
       problem->recurrence.emitOpError()
-          << "with a convolution or norm expected at most 32768 elements of a "
-             "state on "
-          << row.name << ", but got "
-          << problem->keyDim() * problem->valueDim();
+          << "with its convolution or norm expected a state of at most " << room
+          << " elements on " << row.name << ", but got " << elements;
       return failure();
     }
     Type operand = chooseOperand(*problem, host);

@@ -34,7 +34,7 @@ private:
   Home homeOf(Value value);
   Home homeOfElementwise(Operation *op);
   Home homeInStep(Operation *op, Value value);
-  bool hasNarrowState();
+  bool makesVectorsOnce();
   int64_t lastUse(Value value);
   int64_t position(Operation *op) { return positions.lookup(op); }
   void placeOp(Operation *op);
@@ -105,19 +105,25 @@ Home Placer::homeOfElementwise(Operation *op) {
   return Home::Inline;
 }
 
-/// True if the state, the one tile read outside the loop, has 16-bit elements.
-bool Placer::hasNarrowState() {
-  bool isNarrow = false;
-  kernel.walk([&](tile::LoadOp load) {
+/// True where threads would spend more on making the same vectors than on the
+/// state: it has 16-bit elements (the one tile read outside the loop), or a layer
+/// stands around it.
+bool Placer::makesVectorsOnce() {
+  bool isWorthIt = false;
+  kernel.walk([&](Operation *op) {
+    isWorthIt |= isa<tile::OnceOp>(op);
+    auto load = dyn_cast<tile::LoadOp>(op);
+    if (!load)
+      return;
     auto type = cast<RankedTensorType>(load.getResult().getType());
-    isNarrow |= type.getRank() == 2 && type.getElementTypeBitWidth() == 16;
+    isWorthIt |= type.getRank() == 2 && type.getElementTypeBitWidth() == 16;
   });
-  return isNarrow;
+  return isWorthIt;
 }
 
 /// The state's elements stay with their threads, and sums over it end in the
-/// threads that need them. Vectors over K are cheap to make again in every
-/// thread, until the state has half the bytes: then the block makes them once.
+/// threads that need them. Vectors over K are made again in every thread, or once
+/// by the block.
 Home Placer::homeInStep(Operation *op, Value value) {
   bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
   if (isa<tile::ReduceOp>(op) || carried)
@@ -242,7 +248,7 @@ LogicalResult Placer::checkLimit() {
 
 LogicalResult Placer::place() {
   number();
-  sharesVectors = isStep() && hasNarrowState();
+  sharesVectors = isStep() && makesVectorsOnce();
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (!isa<scf::ForOp, func::FuncOp>(op) && !op->hasTrait<OpTrait::ConstantLike>())
       placeOp(op);
