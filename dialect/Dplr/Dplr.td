@@ -29,6 +29,7 @@ def Dplr_Seq2 : TensorRankOf<[BF16, F16, F32], [2]>;
 def Dplr_Gate : TensorRankOf<[BF16, F16, F32], [1, 2, 3]>;
 def Dplr_HeadVector : TensorRankOf<[F32], [1, 2]>;
 def Dplr_State : TensorRankOf<[F32, BF16], [4]>;
+def Dplr_Cache : TensorRankOf<[BF16, F16, F32], [4]>;
 def Dplr_Offsets : TensorRankOf<[I32, I64], [1]>;
 
 //===-- Enumerations -------------------------------------------------------===//
@@ -61,6 +62,24 @@ def Dplr_Layout : I32EnumAttr<"Layout", "state layout", [
   let genSpecializedAttr = 0;
 }
 def Dplr_LayoutAttr : EnumAttr<DplrDialect, Dplr_Layout, "layout"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Dplr_CacheLayout : I32EnumAttr<"CacheLayout", "what a convolution keeps", [
+    I32EnumAttrCase<"Full", 0, "full">, I32EnumAttrCase<"History", 1, "history">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_CacheLayoutAttr : EnumAttr<DplrDialect, Dplr_CacheLayout, "cache"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
+def Dplr_Activation : I32EnumAttr<"Activation", "the gate of an output norm", [
+    I32EnumAttrCase<"Sigmoid", 0, "sigmoid">, I32EnumAttrCase<"Silu", 1, "silu">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_ActivationAttr : EnumAttr<DplrDialect, Dplr_Activation, "activation"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
@@ -151,6 +170,66 @@ def Dplr_WriteStrengthOp : Dplr_Op<"write_strength", [AllTypesMatch<["input", "r
   let assemblyFormat = "$map $input attr-dict `:` type($result)";
 }
 
+def Dplr_ShortConvOp : Dplr_Op<"short_conv", [AttrSizedOperandSegments,
+    AllTypesMatch<["input", "result"]>, AllTypesMatch<["cache", "after"]>]> {
+  let summary = "convolve every channel causally, then SiLU";
+  let description = [{
+    `y_t = silu(sum_i w_i x_{t - W + 1 + i})` per channel, i = 0 .. W - 1, within
+    each sequence; `w_{W-1}` multiplies the present token. Before a sequence's
+    first token stand the inputs kept in its slot of the cache, zeros where
+    `sources[n]` is no slot. Afterwards slot `slots[n]` holds the newest inputs.
+
+    | layout  | cache                      | entries, oldest first |
+    |---------|----------------------------|-----------------------|
+    | full    | `[slots, heads, width, W]`   | W, of which W - 1 are used |
+    | history | `[slots, W - 1, heads, width]` | W - 1 |
+
+    Indices as in dplr.recurrence; without slots sequence n has slot n. In f32 or
+    better; the result is not rounded, kept inputs are copies.
+
+    ```mlir
+    %y, %after = dplr.short_conv <full> %x weight(%w : tensor<?x128x4xbf16>)
+        cache(%c : tensor<?x?x128x4xbf16>) slots(%s : tensor<?xi32>)
+        : tensor<?x?x128xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_CacheLayoutAttr:$layout, Dplr_Seq3:$input,
+    Dplr_Seq3:$weight, Dplr_Cache:$cache, Optional<Dplr_Offsets>:$slots,
+    Optional<Dplr_Offsets>:$sources, Optional<Dplr_Offsets>:$offsets);
+  let results = (outs Dplr_Seq3:$result, Dplr_Cache:$after);
+  let assemblyFormat = [{
+    $layout $input `weight` `(` $weight `:` type($weight) `)`
+    `cache` `(` $cache `:` type($cache) `)`
+    (`slots` `(` $slots^ `:` type($slots) `)`)?
+    (`sources` `(` $sources^ `:` type($sources) `)`)?
+    (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
+    attr-dict `:` type($input)
+  }];
+  let hasVerifier = 1;
+}
+
+def Dplr_GatedRmsNormOp : Dplr_Op<"gated_rmsnorm", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "normalise every head's output and gate it";
+  let description = [{
+    `y_c = x_c / sqrt(mean_d x_d^2 + eps) * w_c * act(z_c)` over the last
+    dimension, act a sigmoid or SiLU. Norm first, then gate. In f32 or better; the
+    result is rounded once, when it is written.
+
+    ```mlir
+    %y = dplr.gated_rmsnorm <sigmoid> %o gate(%z) weight(%w : tensor<128xf32>)
+        eps 1.0e-05 : tensor<?x?x128xbf16>, tensor<?x?x128xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_ActivationAttr:$activation, Dplr_Seq3:$input,
+    Dplr_Seq3:$gate, TensorRankOf<[F32], [1]>:$weight, F64Attr:$eps);
+  let results = (outs Dplr_Seq3:$result);
+  let assemblyFormat = [{
+    $activation $input `gate` `(` $gate `)` `weight` `(` $weight `:` type($weight) `)`
+    `eps` $eps attr-dict `:` type($input) `,` type($gate)
+  }];
+  let hasVerifier = 1;
+}
+
 //===-- The recurrence -----------------------------------------------------===//
 
 def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
@@ -177,8 +256,15 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     `offsets[n] .. offsets[n+1]`. An empty sequence passes its state through
     bitwise. Results: out `[tokens, HV, V]` and the final state.
 
+    With `slots` the initial state is a pool `[slots, HV, ...]`: sequence n starts
+    from slot `sources[n]` (default `slots[n]`; zero when that is no slot) and the
+    final state is the pool with slot `slots[n]` replaced. A sequence whose
+    `slots[n]` is no slot (-1 by convention) is skipped: its output is zero. With
+    `snapshots` the state after token t replaces slot `snapshots[t]` instead, and
+    nothing where that is no slot.
+
     Numerics: f32 state; `precision` bounds the rounding of products
-    (docs/NUMERICS.md). C1 to C8 in SPEC.md constrain shapes.
+    (docs/NUMERICS.md). C1 to C11 in SPEC.md constrain shapes.
 
     ```mlir
     %o, %ht = dplr.recurrence q(%q : tensor<?x?x128xbf16>)
@@ -195,6 +281,8 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     Optional<Dplr_Seq2>:$beta,
     Optional<Dplr_Seq3>:$erase_a, Optional<Dplr_Seq3>:$erase_b,
     Optional<Dplr_State>:$initial,
+    Optional<Dplr_Offsets>:$slots, Optional<Dplr_Offsets>:$sources,
+    Optional<Dplr_Offsets>:$snapshots,
     Optional<Dplr_Offsets>:$offsets,
     F32:$scale,
     UnitAttr:$delta,
@@ -208,6 +296,9 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     (`beta` `(` $beta^ `:` type($beta) `)`)?
     (`erase` `(` $erase_a^ `:` type($erase_a) `,` $erase_b `:` type($erase_b) `)`)?
     (`initial` `(` $initial^ `:` type($initial) `)`)?
+    (`slots` `(` $slots^ `:` type($slots) `)`)?
+    (`sources` `(` $sources^ `:` type($sources) `)`)?
+    (`snapshots` `(` $snapshots^ `:` type($snapshots) `)`)?
     (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
     `scale` `(` $scale `)` attr-dict `->` type($out) `,` type($final_state)
   }];

@@ -156,6 +156,70 @@ def Tile_PresentOp : Tile_Op<"present", [Pure]> {
   let assemblyFormat = "$ref attr-dict `:` qualified(type($ref))";
 }
 
+def Tile_GuardOp : Tile_Op<"guard", [Pure, AllTypesMatch<["ref", "result"]>]> {
+  let summary = "make an argument absent unless a condition holds";
+  let description = [{
+    What is loaded through an absent ref is zero, what is stored is dropped: a
+    guard around a bad index costs no branch.
+
+    ```mlir
+    %state = tile.guard %h0 if %live : !tile.ref<f32>
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$ref, I1:$condition);
+  let results = (outs Tile_RefType:$result);
+  let assemblyFormat = "$ref `if` $condition attr-dict `:` qualified(type($ref))";
+}
+
+def Tile_ChooseOp : Tile_Op<"choose", [Pure,
+    AllTypesMatch<["ref", "otherwise", "result"]>]> {
+  let summary = "take one of two arguments";
+  let description = [{
+    ```mlir
+    %from = tile.choose %tokens if %inside else %cache : !tile.ref<bf16>
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$ref, I1:$condition, Tile_RefType:$otherwise);
+  let results = (outs Tile_RefType:$result);
+  let assemblyFormat = [{
+    $ref `if` $condition `else` $otherwise attr-dict `:` qualified(type($ref))
+  }];
+}
+
+def Tile_CheckSlotsOp : Tile_Op<"check_slots", [
+    MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "check the slot indices of a call";
+  let description = [{
+    Writes `status[0]`: -1 if all is well, else `8 * i + kind` for the first bad
+    entry, smallest word first, where i is the sequence (the token of a snapshot)
+    and kind says what is wrong:
+
+    | kind | entry |
+    |---|---|
+    | 0 | `slots[i]` is neither -1 nor a slot |
+    | 1 | `slots[i]` occurs before i |
+    | 2 | `sources[i]` is neither -1 nor a slot |
+    | 3 | `sources[i]` is written by another sequence |
+    | 4 | `snapshots[i]` is neither -1 nor a slot |
+    | 5 | `snapshots[i]` occurs before i, or is another sequence's slot or source |
+
+    Absent refs have nothing to check. `begin` of sequence n is `offsets[n]`, or
+    `n * tokens` without offsets; `count` sequences, `pool` slots. One program
+    instance does it all. An absent status ends the op at once.
+  }];
+  let arguments = (ins Tile_RefType:$status, Tile_RefType:$slots,
+    Tile_RefType:$sources, Optional<Tile_RefType>:$snapshots,
+    Tile_RefType:$offsets, Index:$count, Index:$tokens, Index:$pool);
+  let assemblyFormat = [{
+    $status `,` `slots` `(` $slots `)` `sources` `(` $sources `)`
+    (`snapshots` `(` $snapshots^ `:` qualified(type($snapshots)) `)`)?
+    `offsets` `(` $offsets `)` `count` `(` $count `)` `tokens` `(` $tokens `)`
+    `pool` `(` $pool `)` attr-dict `:` qualified(type($status)) `,`
+    qualified(type($slots)) `,` qualified(type($sources)) `,` qualified(type($offsets))
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_LoadScalarOp : Tile_Op<"load_scalar", [MemoryEffects<[MemRead]>,
     AllTypesMatch<["otherwise", "result"]>]> {
   let summary = "read one element of an argument, or a default if it is absent";
@@ -246,6 +310,18 @@ def Tile_BroadcastOp : Tile_Op<"broadcast", [Pure]> {
   let results = (outs Tile_Tile:$result);
   let assemblyFormat = "$input `along` $along attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
+}
+
+def Tile_OnceOp : Tile_Op<"once", [Pure, SameOperandsAndResultType]> {
+  let summary = "make a vector once, for all its uses";
+  let description = [{
+    The identity. Without it a vector of the step form is made again by every
+    thread that needs an element; its input is made once by the program instance
+    and kept where all its threads can read it.
+  }];
+  let arguments = (ins Tile_F32Tile:$input);
+  let results = (outs Tile_F32Tile:$result);
+  let assemblyFormat = "$input attr-dict `:` type($result)";
 }
 
 def Tile_RowOp : Tile_Op<"row", [Pure]> {

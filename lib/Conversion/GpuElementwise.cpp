@@ -185,7 +185,7 @@ GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op, const Group &group)
                                  op.getStride(), group);
   int64_t bytes = bytesOf(access.element);
   // What a kernel reads inside its loop it never writes; the state it may.
-  bool invariant = op->getParentOfType<scf::ForOp>() != nullptr;
+  bool invariant = op->getParentOfType<scf::ForOp>() && !isWritten(op.getRef());
   Value condition = validity(access.ref, op.getValid(), type.getShape(), group);
   SmallVector<Type> types(group.width, b.getF32Type());
   auto branch = scf::IfOp::create(b, types, condition, /*withElse=*/true);
@@ -294,6 +294,27 @@ void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
   }
 }
 
+/// The kernel arguments that a ref may stand for.
+static void argumentsOf(Value ref, SmallVectorImpl<Value> &arguments) {
+  if (auto guard = ref.getDefiningOp<tile::GuardOp>())
+    return argumentsOf(guard.getRef(), arguments);
+  if (auto choice = ref.getDefiningOp<tile::ChooseOp>()) {
+    argumentsOf(choice.getRef(), arguments);
+    return argumentsOf(choice.getOtherwise(), arguments);
+  }
+  arguments.push_back(ref);
+}
+
+bool GpuLowering::isWritten(Value ref) const {
+  SmallVector<Value> read, written;
+  argumentsOf(ref, read);
+  func::FuncOp(kernel).walk(
+      [&](tile::StoreOp op) { argumentsOf(op.getRef(), written); });
+  return llvm::any_of(read, [&](Value argument) {
+    return llvm::is_contained(written, argument);
+  });
+}
+
 //===-- Evaluation ---------------------------------------------------------===//
 
 /// A value that is about to be rounded to its own type when it is stored: the
@@ -368,6 +389,8 @@ GpuLowering::Values GpuLowering::evaluateOp(Operation *op, const Group &group) {
     auto splat = cast<SplatElementsAttr>(constant.getValue());
     return Values(group.width, b.f32(splat.getSplatValue<APFloat>().convertToDouble()));
   }
+  if (auto once = dyn_cast<tile::OnceOp>(op))
+    return evaluate(once.getInput(), group);
   // Values of narrow types already travel as exact f32.
   if (auto widened = dyn_cast<arith::ExtFOp>(op))
     return evaluate(widened.getIn(), group);

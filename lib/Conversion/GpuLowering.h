@@ -58,6 +58,7 @@ private:
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerLoop(mlir::scf::ForOp loop);
   mlir::IRMapping hideSizes();
+  void hideGuards(mlir::IRMapping &before);
   void locateThread(Value threadIndex);
 
   //===-- Loads ahead (GpuPipeline.cpp) ------------------------------------===//
@@ -81,8 +82,14 @@ private:
 
   void lowerScalar(mlir::Operation *op);
   void lowerLoadScalar(tile::LoadScalarOp op);
+  void lowerGuard(tile::GuardOp op);
+  void lowerChoose(tile::ChooseOp op);
+  void lowerCheckSlots(tile::CheckSlotsOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);
+  void columnsToShared(Value vector, Value result);
+  /// True if the kernel stores through the argument that `ref` stands for.
+  bool isWritten(Value ref) const;
   void copyToShared(tile::LoadOp op);
   void computeToShared(Value result, const Layout &layout,
                        llvm::function_ref<Values(const Group &)> compute);
@@ -105,6 +112,7 @@ private:
   /// thread may still write what is read, or use what is overwritten.
   void access(llvm::ArrayRef<Range> reads, llvm::ArrayRef<Range> writes);
   void synchronise();
+  bool sharesMemory() const; ///< the kernel has shared memory
   llvm::SmallVector<Range> rangesRead(mlir::ValueRange values) const;
 
   //===-- Layouts (GpuLayout.cpp) -------------------------------------------===//
@@ -205,6 +213,7 @@ private:
   bool holding = false;
   Value sharedBase, thread, lane, warp, block;
   int64_t threads = 0, warps = 0;
+  int64_t nextTurn = 0; ///< the thread that begins the next vector made once
   llvm::SmallVector<Range> pendingReads, pendingWrites;
   bool stateIsVFirst = true; ///< K is contiguous in the state's memory
   mlir::Type stateElement;

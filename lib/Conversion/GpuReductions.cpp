@@ -85,6 +85,7 @@ void GpuLowering::reduceRows(tile::ReduceOp op) {
 /// Sums over the rows of a state tile: in the thread, then across lanes. Every
 /// thread ends with the totals of its columns.
 void GpuLowering::reduceState(tile::ReduceOp op) {
+  access(rangesRead(op.getInput()), {});
   const Layout &layout = distributed(tileType(op.getInput()).getShape());
   Values totals(layout.columnSlots);
   for (const Group &group : layout.groups) {

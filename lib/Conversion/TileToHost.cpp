@@ -96,6 +96,9 @@ void Emitter::emitOp(Operation *op) {
                     isPresent(scalars.lookup(present.getRef())));
       })
       .Case([&](ViewOp view) { emitView(view); })
+      .Case([&](GuardOp guard) { emitGuard(guard); })
+      .Case([&](ChooseOp choice) { emitChoose(choice); })
+      .Case([&](CheckSlotsOp check) { emitCheckSlots(check); })
       .Case([&](LoadScalarOp load) { emitLoadScalar(load); })
       .Case([&](StoreOp store) { emitStore(store); })
       .Case([&](DotOp dot) { emitDot(dot); })

@@ -63,6 +63,9 @@ private:
   void emitIf(mlir::scf::IfOp op);
   void emitScalar(mlir::Operation *op);
   void emitView(tile::ViewOp op);
+  void emitGuard(tile::GuardOp op);
+  void emitChoose(tile::ChooseOp op);
+  void emitCheckSlots(tile::CheckSlotsOp op);
   void emitLoadScalar(tile::LoadScalarOp op);
   void emitYield(mlir::scf::ForOp loop);
   mlir::Type scalarType(mlir::Type type);

@@ -21,6 +21,7 @@ Value Emitter::compute(Value tile, Point p) {
   Operation *op = tile.getDefiningOp();
   return TypeSwitch<Operation *, Value>(op)
       .Case<LoadOp>([&](LoadOp load) { return evalLoad(load, p); })
+      .Case<OnceOp>([&](OnceOp once) { return eval(once.getInput(), p); })
       .Case<BroadcastOp>(
           [&](BroadcastOp broadcast) { return computeBroadcast(broadcast, p); })
       .Case<arith::ConstantOp>([&](arith::ConstantOp constant) {

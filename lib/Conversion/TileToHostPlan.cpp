@@ -112,7 +112,8 @@ int64_t Plan::costOf(Value value) const {
 static bool isAlwaysBuffered(Operation *op) {
   if (auto load = dyn_cast<LoadOp>(op))
     return load.getTransposed() || load.getType().getRank() == 1;
-  return isa<DotOp, DecayedGramOp, UnitTrilInverseOp, CumsumOp, ReduceOp>(op);
+  return isa<DotOp, DecayedGramOp, UnitTrilInverseOp, CumsumOp, ReduceOp,
+             OnceOp>(op);
 }
 
 /// Uses that read elements in an order of their own.

@@ -19,6 +19,11 @@ GpuLowering::GpuLowering(func::FuncOp kernel, int64_t minBlocks)
       builder(kernel), b(kernel.getLoc(), builder), minBlocks(minBlocks) {
   warps = schedule.getWarps();
   threads = 32 * warps;
+  // Addresses through slots take registers: as many threads as the kernel
+  // without slots has on an SM by itself.
+  if (schedule.getForm() == "step" && !minBlocks &&
+      !kernel.getOps<tile::GuardOp>().empty())
+    this->minBlocks = std::max<int64_t>(1, 512 / threads);
   // The state is the one tile read outside the loop.
   kernel.walk([&](tile::LoadOp load) {
     auto type = cast<RankedTensorType>(load.getResult().getType());
@@ -222,12 +227,27 @@ void GpuLowering::copyToShared(tile::LoadOp op) {
   }
 }
 
+/// A vector of column totals: of the threads that share a column's, one stores.
+void GpuLowering::columnsToShared(Value vector, Value result) {
+  access(rangesRead(vector), {range(result)});
+  const Layout &layout = *layouts.front().second;
+  for (const Group &group : layout.columns) {
+    Values elements = evaluate(vector, group);
+    auto branch = scf::IfOp::create(b, layout.firstRowLane, false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    storeShared(result, group, elements);
+  }
+}
+
 /// Computes a value into its shared buffer, in the layout of what it is made of.
 void GpuLowering::materialise(Operation *op, Value result) {
   auto load = dyn_cast<tile::LoadOp>(op);
   auto type = cast<RankedTensorType>(result.getType());
   if (load && type.getRank() == 2)
     return copyToShared(load);
+  if (isa<tile::OnceOp>(op) && hasRegisterLeaf(op->getOperand(0)))
+    return columnsToShared(op->getOperand(0), result);
   // The store does the rounding of a rounding op.
   Value source = roundedSource(result);
   bool isRounding = source != result;
@@ -235,10 +255,18 @@ void GpuLowering::materialise(Operation *op, Value result) {
          {range(result)});
   bool fromRegisters = llvm::any_of(
       op->getOperands(), [&](Value x) { return hasRegisterLeaf(x); });
+  // Vectors of a layer take turns over the threads: several at a time.
+  int64_t size = type.getDimSize(0);
+  Value everyone = thread;
+  if (isa<tile::OnceOp>(op) && size < threads) {
+    thread = b.rem(b.add(thread, threads - nextTurn), threads);
+    nextTurn = (nextTurn + size) % threads;
+  }
   Layout made;
   if (!fromRegisters)
     made = linear(type.getShape(),
                   type.getRank() == 1 ? 1 : 16 / bytesOf(type.getElementType()));
+  thread = everyone;
   const Layout &layout = fromRegisters ? distributed(type.getShape()) : made;
   computeToShared(result, layout, [&](const Group &group) {
     return isRounding ? evaluate(source, group) : evaluateOp(op, group);
@@ -267,7 +295,13 @@ IRMapping GpuLowering::hideSizes() {
     scalars.map(argument, arith::IndexCastOp::create(b, b.getIndexType(),
                                                      b.opaqueSize(b.toI64(value))));
   }
+  hideGuards(before);
   return before;
+}
+
+bool GpuLowering::sharesMemory() const {
+  auto bytes = kernel->getAttrOfType<IntegerAttr>("kdac.shared_bytes");
+  return bytes && bytes.getInt() > 0;
 }
 
 GpuLowering::Values GpuLowering::distribute(
@@ -325,15 +359,16 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     if (made.getBody()->mightHaveTerminator())
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(made.getBody());
-    // The step form's loop runs once as a rule: there is nothing to save.
-    bool isChunk = schedule.getForm() == "chunk";
-    locateThread(isChunk ? b.opaqueThread(outside.thread) : outside.thread);
-    IRMapping sizes = isChunk ? hideSizes() : IRMapping();
+    // The bare step form's loop runs once as a rule: nothing is kept around it.
+    bool keepsLittle = schedule.getForm() == "chunk" || sharesMemory() ||
+                       !kernel.getOps<tile::GuardOp>().empty();
+    locateThread(keepsLittle ? b.opaqueThread(outside.thread) : outside.thread);
+    IRMapping sizes = keepsLittle ? hideSizes() : IRMapping();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
     Value number = made.getInductionVar();
     if (!ahead.empty())
       finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
-    if (isChunk)
+    if (schedule.getForm() == "chunk" || sharesMemory())
       synchronise(); // the previous iteration's buffers are free from here on
     Values elements;
     if (!ahead.empty()) {
@@ -398,6 +433,9 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   bool known =
       llvm::TypeSwitch<Operation *, bool>(op)
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
+          .Case([&](tile::GuardOp x) { return lowerGuard(x), true; })
+          .Case([&](tile::ChooseOp x) { return lowerChoose(x), true; })
+          .Case([&](tile::CheckSlotsOp x) { return lowerCheckSlots(x), true; })
           .Case([&](tile::StoreOp x) { return lowerStore(x), true; })
           .Case([&](tile::DotOp x) { return lowerDot(x), true; })
           .Case([&](tile::DecayedGramOp x) { return lowerGram(x), true; })
@@ -420,6 +458,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   tile::Home where = home(result);
   if (where == tile::Home::Shared && place(result).getStages() == 1)
     materialise(op, result);
+  if (where == tile::Home::Registers && schedule.getForm() == "step")
+    access(rangesRead(op->getOperands()), {});
   if (where == tile::Home::Registers)
     registers[result] = distribute(
         result, [&](const Group &group) { return evaluateOp(op, group); });

@@ -79,6 +79,52 @@ LogicalResult LogDecayOp::verify() {
   return success();
 }
 
+LogicalResult ShortConvOp::verify() {
+  int64_t taps = dim(getWeight(), 2), width = dim(getInput(), 2);
+  // short_conv C1
+  if (taps < 2 || taps > 4)
+    return emitOpError() << "expected a weight of 2 to 4 taps, but got "
+                         << getWeight().getType();
+  // short_conv C2
+  if (dim(getWeight(), 1) != width)
+    return emitOpError() << "expected a weight of width " << width
+                         << ", but got " << dim(getWeight(), 1);
+  // short_conv C3
+  bool full = getLayout() == CacheLayout::Full;
+  if (full ? dim(getCache(), 2) != width || dim(getCache(), 3) != taps
+           : dim(getCache(), 1) != taps - 1 || dim(getCache(), 3) != width)
+    return emitOpError() << "expected a cache of " << taps << " taps and width "
+                         << width << " in layout "
+                         << stringifyCacheLayout(getLayout()) << ", but got "
+                         << getCache().getType();
+  // short_conv C4
+  if (getElementTypeOrSelf(getCache().getType()) !=
+      getElementTypeOrSelf(getInput().getType()))
+    return emitOpError() << "expected a cache of the input's element type, but "
+                            "got "
+                         << getCache().getType();
+  // short_conv C5
+  if (getSources() && !getSlots())
+    return emitOpError() << "expected sources of a cache only with slots";
+  return success();
+}
+
+LogicalResult GatedRmsNormOp::verify() {
+  // gated_rmsnorm C1
+  double eps = getEps().convertToDouble();
+  if (!(eps >= 0.0) || !std::isfinite(eps))
+    return emitOpError() << "expected a finite norm epsilon of at least 0, but "
+                            "got "
+                         << eps;
+  // gated_rmsnorm C2
+  int64_t width = dim(getInput(), 2);
+  if (dim(getGate(), 2) != width || dim(getWeight(), 0) != width)
+    return emitOpError() << "expected gate and weight of width " << width
+                         << ", but got " << dim(getGate(), 2) << " and "
+                         << dim(getWeight(), 0);
+  return success();
+}
+
 LogicalResult RecurrenceOp::verify() {
   int64_t keyDim = dim(getQ(), 2), valueDim = dim(getV(), 2);
   // recurrence C1
@@ -119,6 +165,20 @@ LogicalResult RecurrenceOp::verify() {
   if (dim(getOut(), 2) != valueDim)
     return emitOpError() << "expected output width to equal value width "
                          << valueDim << ", but got " << dim(getOut(), 2);
+  // recurrence C9
+  if (!getSlots() && (getSources() || getSnapshots()))
+    return emitOpError() << "expected sources and snapshots only with slots";
+  // recurrence C10
+  if (getSlots() && !getInitial())
+    return emitOpError() << "expected an initial state with slots: the pool";
+  // recurrence C11
+  for (Value other : {getSources(), getSnapshots()})
+    if (other && cast<RankedTensorType>(other.getType()).getElementType() !=
+                     cast<RankedTensorType>(getSlots().getType()).getElementType())
+      return emitOpError() << "expected slots, sources and snapshots of one "
+                              "element type, but got "
+                           << getSlots().getType() << " and "
+                           << other.getType();
   // recurrence C8
   int64_t heads = dim(getK(), 1), valueHeads = dim(getV(), 1);
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(valueHeads) &&

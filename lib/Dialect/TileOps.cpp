@@ -87,6 +87,25 @@ LogicalResult ViewOp::verify() {
   return success();
 }
 
+LogicalResult CheckSlotsOp::verify() {
+  // check_slots C1
+  auto element = [](TypedValue<RefType> ref) {
+    return ref.getType().getElementType();
+  };
+  if (!element(getStatus()).isInteger(64))
+    return emitOpError() << "expected a status of i64, but got "
+                         << getStatus().getType();
+  // check_slots C2
+  SmallVector<Type> indices = {element(getSlots()), element(getSources()),
+                               element(getOffsets())};
+  if (getSnapshots())
+    indices.push_back(element(getSnapshots()));
+  for (Type type : indices)
+    if (!type.isInteger(32) && !type.isInteger(64))
+      return emitOpError() << "expected indices of i32 or i64, but got " << type;
+  return success();
+}
+
 LogicalResult LoadScalarOp::verify() {
   // load_scalar C1
   Type element = getRef().getType().getElementType();

@@ -63,6 +63,12 @@ json variantJson(const Variant &v) {
           {"l2norm", *v.l2norm},
           {"lower_bound", v.lowerBound},
           {"offset_dtype", spell(v.offsetDtype)},
+          {"slots", v.slots ? spell(*v.slots) : "none"},
+          {"snapshots", v.snapshots},
+          {"conv", v.conv},
+          {"cache_layout", spell(v.cacheLayout)},
+          {"norm", spell(v.norm)},
+          {"norm_eps", v.normEps},
           {"precision", spell(v.precision)},
           {"target", v.target}};
 }
@@ -114,6 +120,15 @@ std::string dump(const json &value) {
 
 // Reading.
 
+/// The type of slot indices, or "none".
+std::optional<DType> readSlots(Fields &f) {
+  std::string text = f.text("slots");
+  std::optional<DType> dtype = parseDType(text);
+  if (!dtype && text != "none")
+    f.reject("slots", "unknown value '" + text + "'");
+  return dtype;
+}
+
 Variant readVariant(const json &value, const std::string &where,
                     Status &status) {
   Fields f(value, where, status);
@@ -131,6 +146,12 @@ Variant readVariant(const json &value, const std::string &where,
   v.l2norm = f.boolean("l2norm");
   v.lowerBound = f.number("lower_bound");
   v.offsetDtype = f.spelled("offset_dtype", parseDType);
+  v.slots = readSlots(f);
+  v.snapshots = f.boolean("snapshots");
+  v.conv = f.integer("conv", 0, anySize);
+  v.cacheLayout = f.spelled("cache_layout", parseCacheLayout);
+  v.norm = f.spelled("norm", parseOutputNorm);
+  v.normEps = f.number("norm_eps");
   v.precision = f.spelled("precision", parsePrecision);
   v.target = f.text("target");
   if (!status.ok())
@@ -142,7 +163,7 @@ Variant readVariant(const json &value, const std::string &where,
 
 /// What size expressions may use; Call.cpp binds them.
 const std::vector<std::string_view> sizeNames = {"N", "T", "tokens", "H",
-                                                 "HV", "K", "V"};
+                                                 "HV", "K", "V", "checked"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);
@@ -253,6 +274,18 @@ int64_t strideAlignment(const Variant &v, const Arg &tensor) {
   return std::max<int64_t>(1, std::gcd(pointerAlignment, line * size) / size);
 }
 
+/// Lines of a pool's states stay aligned.
+int64_t pitchAlignment(const Variant &v) {
+  int64_t line = v.stateLayout == StateLayout::VK ? v.keyDim : v.valueDim;
+  int64_t size = dtypeSize(v.stateDtype);
+  return std::max<int64_t>(1, std::gcd(pointerAlignment, line * size) / size);
+}
+
+/// Integers are read one by one.
+bool isIndices(const Arg &arg) {
+  return arg.dtype == DType::I32 || arg.dtype == DType::I64;
+}
+
 } // namespace
 
 std::string_view spell(ImageKind kind) {
@@ -274,8 +307,9 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
     int64_t alignment = 1;
     if (arg.kind == ArgKind::Input || arg.kind == ArgKind::Output ||
         arg.kind == ArgKind::Workspace)
-      alignment =
-          arg.name == "offsets" ? dtypeSize(arg.dtype) : pointerAlignment;
+      alignment = isIndices(arg) ? dtypeSize(arg.dtype) : pointerAlignment;
+    if (arg.name == "slot_pitch" || arg.name == "head_pitch")
+      alignment = pitchAlignment(variant);
     for (const Arg &tensor : args)
       if (arg.name == tensor.name + "_stride")
         alignment = strideAlignment(variant, tensor);

@@ -44,7 +44,13 @@ private:
     return RankedTensorType::get(shape, toMlir(b, dtype));
   }
   void createFunction();
+  SmallVector<Type>
+  resultTypes(ArrayRef<std::pair<StringRef, Type>> arguments) const;
+  using Arguments = SmallVector<std::pair<StringRef, Type>>;
+  void addLayer(Arguments &list);
+  Value convolved(StringRef name);
   Value normalised(StringRef name);
+  Value gated(Value out);
   Value logDecay();
   Value writeStrength();
 
@@ -55,6 +61,7 @@ private:
   ImplicitLocOpBuilder b;
   llvm::StringMap<Value> args;
   RankedTensorType outType, stateType;
+  SmallVector<Value> caches; ///< after the convolutions
 };
 
 } // namespace
@@ -87,12 +94,19 @@ void Frontend::createFunction() {
     list.push_back({"a", keys});
     list.push_back({"b", keys});
   }
+  addLayer(list);
   list.push_back({"h0", stateType});
+  if (variant.slots) {
+    list.push_back({"slots", tensor({dyn}, *variant.slots)});
+    list.push_back({"sources", tensor({dyn}, *variant.slots)});
+  }
+  if (variant.snapshots)
+    list.push_back({"snapshots", tensor({dyn}, *variant.slots)});
   list.push_back({"offsets", tensor({dyn}, variant.offsetDtype)});
   list.push_back({"scale", b.getF32Type()});
   auto types = llvm::map_to_vector(list, [](auto &entry) { return entry.second; });
   auto function = func::FuncOp::create(
-      b, entryName(variant), b.getFunctionType(types, {outType, stateType}));
+      b, entryName(variant), b.getFunctionType(types, resultTypes(list)));
   auto form = variant.form == Form::Chunk ? dplr::Form::Chunk : dplr::Form::Step;
   function->setAttr("dplr.form", dplr::FormAttr::get(b.getContext(), form));
   b.setInsertionPointToStart(function.addEntryBlock());
@@ -100,8 +114,68 @@ void Frontend::createFunction() {
     args[entry.first] = argument;
 }
 
-Value Frontend::normalised(StringRef name) {
+/// Arguments of the parts around the recurrence.
+void Frontend::addLayer(Arguments &list) {
+  if (variant.conv) {
+    int64_t taps = variant.conv, key = variant.keyDim;
+    for (StringRef name : {"q_conv", "k_conv", "v_conv"})
+      list.push_back({name, tensor({dyn, name[0] == 'v' ? variant.valueDim : key,
+                                    taps},
+                                   variant.dtype)});
+    bool full = variant.cacheLayout == CacheLayout::Full;
+    for (StringRef name : {"q_cache", "k_cache", "v_cache"}) {
+      int64_t width = name[0] == 'v' ? variant.valueDim : key;
+      list.push_back(
+          {name, full ? tensor({dyn, dyn, width, taps}, variant.dtype)
+                      : tensor({dyn, taps - 1, dyn, width}, variant.dtype)});
+    }
+  }
+  if (variant.norm != OutputNorm::None) {
+    list.push_back({"z", outType});
+    list.push_back({"norm_weight", tensor({variant.valueDim}, DType::F32)});
+  }
+}
+
+/// Output, state, and what the convolutions keep.
+SmallVector<Type> Frontend::resultTypes(
+    ArrayRef<std::pair<StringRef, Type>> arguments) const {
+  SmallVector<Type> types = {outType, stateType};
+  for (auto [name, type] : arguments)
+    if (name.ends_with("_cache"))
+      types.push_back(type);
+  return types;
+}
+
+Value Frontend::convolved(StringRef name) {
   Value x = args.lookup(name);
+  if (!variant.conv)
+    return x;
+  Value cache = args.lookup((name + "_cache").str());
+  auto layout = variant.cacheLayout == CacheLayout::Full
+                    ? dplr::CacheLayout::Full
+                    : dplr::CacheLayout::History;
+  auto conv = dplr::ShortConvOp::create(
+      b, x.getType(), cache.getType(), layout, x,
+      args.lookup((name + "_conv").str()), cache, args.lookup("slots"),
+      args.lookup("sources"), args.lookup("offsets"));
+  caches.push_back(conv.getAfter());
+  return conv.getResult();
+}
+
+Value Frontend::gated(Value out) {
+  if (variant.norm == OutputNorm::None)
+    return out;
+  auto activation = variant.norm == OutputNorm::Sigmoid
+                        ? dplr::Activation::Sigmoid
+                        : dplr::Activation::Silu;
+  return dplr::GatedRmsNormOp::create(b, out.getType(), activation, out,
+                                      args.lookup("z"),
+                                      args.lookup("norm_weight"),
+                                      llvm::APFloat(variant.normEps));
+}
+
+Value Frontend::normalised(StringRef name) {
+  Value x = convolved(name);
   if (!*variant.l2norm)
     return x;
   return dplr::L2NormOp::create(b, x.getType(), x, llvm::APFloat(1e-6));
@@ -143,11 +217,15 @@ OwningOpRef<ModuleOp> Frontend::build() {
   auto layout = variant.stateLayout == StateLayout::VK ? dplr::Layout::VK
                                                        : dplr::Layout::KV;
   auto recurrence = dplr::RecurrenceOp::create(
-      b, outType, stateType, q, k, args.lookup("v"), logDecay(), writeStrength(),
+      b, outType, stateType, q, k, convolved("v"), logDecay(), writeStrength(),
       args.lookup("a"), args.lookup("b"), args.lookup("h0"),
+      args.lookup("slots"), args.lookup("sources"), args.lookup("snapshots"),
       args.lookup("offsets"), args.lookup("scale"), row.erase == Erase::Delta,
       layout, precision);
-  func::ReturnOp::create(b, recurrence.getResults());
+  SmallVector<Value> results = {gated(recurrence.getOut()),
+                                recurrence.getFinalState()};
+  results.append(caches);
+  func::ReturnOp::create(b, results);
   return std::move(module);
 }
 

@@ -20,6 +20,8 @@ ArrayRef<ScheduleOption> scheduleOptions() {
        &ScheduleOptions::vTile, 16},
       {"warps", "a power of two from 1 to 32", "warps of a thread block",
        &ScheduleOptions::warps, 0},
+      {"min-blocks", "a number from 1 to 32", "blocks that an SM is to hold",
+       &ScheduleOptions::minBlocks, 1},
       {"roles", "fused or split", "one chunk kernel, or two with a workspace",
        nullptr, 0, &ScheduleOptions::roles},
   };
@@ -41,7 +43,7 @@ std::optional<std::string> ScheduleOption::set(ScheduleOptions &schedule,
     schedule.*word = value.str();
     return std::nullopt;
   }
-  int64_t number, limit = name == "warps" ? 32 : 256;
+  int64_t number, limit = name == "warps" || name == "min-blocks" ? 32 : 256;
   bool valid = !value.getAsInteger(10, number) && number >= 1 &&
                number <= limit &&
                (step ? number % step == 0 : isPowerOf2_64(number));

@@ -1,4 +1,6 @@
 #include "kdac/Reference/Case.h"
+#include "kdac/Reference/Cache.h"
+#include "kdac/Reference/Pool.h"
 
 #include <algorithm>
 #include <cmath>
@@ -19,7 +21,19 @@ Layout layoutOf(const Case &c, const std::string &name) {
   };
   if (name == "q" || name == "k" || name == "a" || name == "b")
     return sequence(h, keyDim);
-  if (name == "v" || name == "out")
+  if (name == "q_conv" || name == "k_conv")
+    return {1, h, keyDim * v.conv, h * keyDim * v.conv};
+  if (name == "v_conv")
+    return {1, hv, v.valueDim * v.conv, hv * v.valueDim * v.conv};
+  if (isCache(name)) {
+    int64_t channels = name[0] == 'v' ? hv * v.valueDim : h * keyDim;
+    int64_t slot = channels * cacheEntries(v);
+    return {v.slots ? c.poolSlots() : c.sequences(), 1, slot,
+            slot + c.spec().cacheGap};
+  }
+  if (name == "norm_weight")
+    return {1, 1, v.valueDim, v.valueDim};
+  if (name == "v" || name == "out" || name == "z")
     return sequence(hv, v.valueDim);
   if (name == "beta")
     return sequence(hv, 1);
@@ -27,6 +41,15 @@ Layout layoutOf(const Case &c, const std::string &name) {
     return sequence(hv, perHead ? 1 : keyDim);
   if (name == "dt_bias" && !perHead)
     return {1, hv, keyDim, hv * keyDim};
+  if ((name == "h0" || name == "ht") && v.slots)
+    return {c.poolSlots() * (hv + c.spec().slotGap), 1, keyDim * v.valueDim,
+            keyDim * v.valueDim + c.spec().headGap};
+  if (name == "slots" || name == "sources")
+    return {1, 1, c.sequences(), c.sequences()};
+  if (name == "snapshots")
+    return {1, 1, c.tokens(), c.tokens()};
+  if (name == "status")
+    return {1, 1, 1, 1};
   if (name == "h0" || name == "ht")
     return {c.sequences(), hv, keyDim * v.valueDim, hv * keyDim * v.valueDim};
   if (name == "offsets")
@@ -37,6 +60,12 @@ Layout layoutOf(const Case &c, const std::string &name) {
 bool isAbsent(const CaseSpec &spec, const std::string &name) {
   return (name == "h0" && !spec.hasInitial) ||
          (name == "ht" && !spec.hasFinal) ||
+         (name == "ht" && spec.variant.slots && spec.inPlace) ||
+         (isCache(name) && !spec.hasCaches) ||
+         (name == "slots" && !spec.hasSlots) ||
+         (name == "sources" && !spec.hasSources) ||
+         (name == "snapshots" && !spec.hasSnapshots) ||
+         (name == "status" && !spec.checked) ||
          (name == "A_log" && !spec.hasALog) ||
          (name == "dt_bias" && !spec.hasDtBias) ||
          (name == "offsets" && spec.lengths.empty());
@@ -76,6 +105,10 @@ std::optional<std::string> validate(const CaseSpec &spec) {
   if (spec.tokenGap < 0 || spec.tokenGap % 8 != 0)
     return "token gap " + number(spec.tokenGap) +
            " must be a non-negative multiple of 8 elements";
+  if (spec.headGap < 0 || spec.headGap % 8 != 0 || spec.slotGap < 0)
+    return "head gap " + number(spec.headGap) + " and slot gap " +
+           number(spec.slotGap) +
+           " must not be negative, the first a multiple of 8 elements";
   if (!findRecipe(spec.recipe))
     return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
   return std::nullopt;
@@ -107,6 +140,12 @@ std::string describe(const CaseSpec &spec) {
     text += " trailing " + number(spec.trailing);
   if (spec.tokenGap)
     text += " gap " + number(spec.tokenGap);
+  if (spec.variant.slots)
+    text += describePool(spec);
+  if (!spec.hasCaches)
+    text += " no-caches";
+  if (spec.cacheGap)
+    text += " cache gap " + number(spec.cacheGap);
   return text;
 }
 
@@ -120,8 +159,13 @@ Case makeCase(CaseSpec spec) {
   c.scaleValue = static_cast<float>(c.description.scale.value_or(
       1.0 / std::sqrt(static_cast<double>(c.description.variant.keyDim))));
   c.args = kernelArgs(c.description.variant);
+  if (c.description.variant.slots)
+    c.choosePool();
   c.addBuffers();
   c.fill();
+  if (c.description.variant.slots)
+    c.fillIndices();
+  c.keepCaches();
   return c;
 }
 
@@ -149,21 +193,44 @@ Buffer *Case::find(std::string_view name) {
   return const_cast<Buffer *>(std::as_const(*this).find(name));
 }
 
+const Buffer *Case::cacheBefore(std::string_view name) const {
+  for (const std::shared_ptr<Buffer> &cache : cachesBefore)
+    if (cache->name() == name)
+      return cache.get();
+  return nullptr;
+}
+
+/// Caches are changed in place: the run starts from these.
+void Case::keepCaches() {
+  for (const Buffer &buffer : tensors) {
+    if (!isCache(buffer.name()))
+      continue;
+    cachesBefore.push_back(std::make_shared<Buffer>(
+        buffer.name(), ArgKind::Input, buffer.dtype(), buffer.layout()));
+    std::memcpy(cachesBefore.back()->whole(), buffer.whole(),
+                static_cast<size_t>(buffer.wholeBytes()));
+  }
+}
+
 void Case::poisonOutputs() {
   for (Buffer &buffer : tensors)
-    if (buffer.kind() == ArgKind::Output)
+    if (const Buffer *cache = cacheBefore(buffer.name()))
+      std::memcpy(buffer.whole(), cache->whole(),
+                  static_cast<size_t>(cache->wholeBytes()));
+    else if (buffer.kind() == ArgKind::Output)
       buffer.poison();
+  restorePool();
 }
 
 void **Case::argv(const std::vector<void *> *addresses) {
-  slots.assign(args.size(), 0);
+  values.assign(args.size(), 0);
   pointers.resize(args.size());
-  size_t nextBuffer = 0;
+  size_t nextBuffer = 0, indexOfPool = 0;
   for (size_t i = 0; i < args.size(); ++i) {
     const Arg &arg = args[i];
-    pointers[i] = &slots[i];
+    pointers[i] = &values[i];
     auto put = [&](auto value) {
-      std::memcpy(&slots[i], &value, sizeof value);
+      std::memcpy(&values[i], &value, sizeof value);
     };
     if (arg.kind == ArgKind::Scale) {
       put(scaleValue);
@@ -175,7 +242,11 @@ void **Case::argv(const std::vector<void *> *addresses) {
                tensors[nextBuffer].name() == arg.name) {
       put(addresses ? (*addresses)[nextBuffer] : tensors[nextBuffer].data());
       ++nextBuffer;
+    } else if (arg.name == "ht" && description.hasFinal && poolAfter()) {
+      put(values[indexOfPool]); // in place
     }
+    if (arg.name == "h0")
+      indexOfPool = i;
   }
   return pointers.data();
 }
@@ -189,6 +260,14 @@ int64_t Case::sizeOf(const std::string &name) const {
     return heads();
   if (name == "HV")
     return valueHeads();
+  if (name == "pool")
+    return poolCount;
+  if (name == "head_pitch")
+    return layoutOf(*this, "h0").stride;
+  if (name == "slot_pitch")
+    return poolRow(1, 0) * layoutOf(*this, "h0").stride;
+  if (name.size() > 6 && name.rfind("_pitch") == name.size() - 6)
+    return layoutOf(*this, name.substr(0, name.size() - 6)).stride;
   std::string tensor = name.substr(0, name.rfind("_stride"));
   const Buffer *buffer = find(tensor);
   return buffer ? buffer->layout().stride : 0;
@@ -224,6 +303,9 @@ Operands operandsOf(const Case &c) {
   op.a = rows("a");
   op.b = rows("b");
   op.initial = rows("h0");
+  if (v.slots)
+    addPool(c, op);
+  addLayer(c, op);
   op.layout = v.stateLayout;
   op.scale = c.scale();
   return op;

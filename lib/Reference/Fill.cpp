@@ -1,4 +1,5 @@
 // How a recipe's draws become the tensors of a case.
+#include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Case.h"
 #include "kdac/Reference/Parallel.h"
 
@@ -49,6 +50,10 @@ private:
       return recipe.value(site, purpose);
     if (name == "g")
       return recipe.gate(site, purpose);
+    if (name == "norm_weight")
+      return 1.0 + 0.25 * site.normal();
+    if (name == "z" || name.substr(1) == "_conv" || name.substr(1) == "_cache")
+      return site.normal();
     if (name == "A_log")
       return recipe.aLog(site);
     if (name == "dt_bias")
@@ -102,8 +107,11 @@ private:
 void Case::fill() {
   Filler filler(*this);
   for (Buffer &buffer : tensors) {
-    if (buffer.kind() == ArgKind::Output)
+    if (buffer.kind() == ArgKind::Output && !isCache(buffer.name()))
       continue;
+    if (buffer.name() == "slots" || buffer.name() == "sources" ||
+        buffer.name() == "snapshots")
+      continue; // fillIndices
     if (buffer.name() == "offsets") {
       for (size_t n = 0; n < bounds.size(); ++n)
         buffer.set(0, 0, static_cast<int64_t>(n),

@@ -85,8 +85,14 @@ private:
   LogicalResult visit(dplr::L2NormOp op);
   LogicalResult visit(dplr::LogDecayOp op);
   LogicalResult visit(dplr::WriteStrengthOp op);
+  LogicalResult visit(dplr::ShortConvOp op);
+  LogicalResult visit(dplr::GatedRmsNormOp op);
   LogicalResult visit(dplr::RecurrenceOp op);
   LogicalResult bindOffsets(dplr::RecurrenceOp op, Operands &operands);
+  std::vector<int64_t> indices(Value value);
+  void bindPool(dplr::RecurrenceOp op, Operands &operands);
+  void keepPool(dplr::RecurrenceOp op, const Operands &operands,
+                const Results &results);
   FailureOr<InterpreterResult> result(Value value);
 
   const Tensor &at(Value value) { return values[value]; }
@@ -202,6 +208,88 @@ LogicalResult Interpreter::visit(dplr::WriteStrengthOp op) {
   return success();
 }
 
+LogicalResult Interpreter::visit(dplr::GatedRmsNormOp op) {
+  const Tensor &input = at(op.getInput());
+  GatedNorm norm;
+  norm.activation = op.getActivation() == dplr::Activation::Silu
+                        ? OutputNorm::Silu
+                        : OutputNorm::Sigmoid;
+  norm.gate = sequence(op.getGate());
+  norm.weight = stored(at(op.getWeight()), input.shape[2], 0);
+  norm.eps = op.getEps().convertToDouble();
+  Tensor tensor;
+  tensor.shape = input.shape;
+  tensor.computed = [norm, rows = sequence(op.getInput()),
+                     width = input.shape[2]](int64_t token, int64_t head,
+                                             double *row) {
+    rows(token, head, row);
+    gateRow(norm, token, head, row, width);
+  };
+  values[op.getResult()] = std::move(tensor);
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::ShortConvOp op) {
+  SmallVector<int64_t> shape = at(op.getInput()).shape;
+  SmallVector<int64_t> cacheShape = at(op.getCache()).shape;
+  bool full = op.getLayout() == dplr::CacheLayout::Full;
+  int64_t heads = shape[1], width = shape[2], slots = cacheShape[0];
+  ShortConv conv;
+  conv.input = sequence(op.getInput());
+  conv.weight = stored(at(op.getWeight()), width * at(op.getWeight()).shape[2], 0);
+  conv.width = width;
+  conv.taps = at(op.getWeight()).shape[2];
+  int64_t entries = full ? conv.taps : conv.taps - 1;
+  std::vector<int64_t> owned = indices(op.getSlots());
+  conv.offsets = indices(op.getOffsets());
+  if (conv.offsets.empty()) {
+    int64_t count = op.getSlots() && !owned.empty()
+                        ? static_cast<int64_t>(owned.size())
+                        : std::max<int64_t>(1, slots);
+    for (int64_t n = 0; n <= count; ++n)
+      conv.offsets.push_back(n * (shape[0] / count));
+  }
+  auto count = static_cast<int64_t>(conv.offsets.size()) - 1;
+  for (int64_t n = static_cast<int64_t>(owned.size()); n < count; ++n)
+    owned.push_back(n);
+  std::vector<int64_t> sources = indices(op.getSources());
+  if (sources.empty())
+    sources = owned;
+  auto place = [=](int64_t slot, int64_t head, int64_t channel, int64_t entry) {
+    return full ? ((slot * heads + head) * width + channel) * entries + entry
+                : ((slot * entries + entry) * heads + head) * width + channel;
+  };
+  auto element = at(op.getCache()).element;
+  auto isSlot = [slots](int64_t i) { return i >= 0 && i < slots; };
+  conv.before = [=](int64_t n, int64_t head, int64_t back, double *row) {
+    for (int64_t c = 0; element && isSlot(sources[n]) && c < width; ++c)
+      row[c] = element(place(sources[n], head, c, entries - back));
+  };
+  std::vector<double> after(slots * heads * width * entries, 0.0);
+  for (size_t i = 0; element && i < after.size(); ++i)
+    after[i] = element(static_cast<int64_t>(i));
+  std::vector<double> row(static_cast<size_t>(width));
+  for (int64_t n = 0; n < count; ++n)
+    for (int64_t head = 0; isSlot(owned[n]) && head < heads; ++head)
+      for (int64_t e = 0; e < entries; ++e) {
+        int64_t length = conv.offsets[n + 1] - conv.offsets[n];
+        int64_t position = length - entries + e;
+        std::fill(row.begin(), row.end(), 0.0);
+        if (position >= 0)
+          conv.input(conv.offsets[n] + position, head, row.data());
+        else
+          conv.before(n, head, -position, row.data());
+        for (int64_t c = 0; c < width; ++c)
+          after[place(owned[n], head, c, e)] = row[c];
+      }
+  keep(op.getAfter(), std::move(after), cacheShape);
+  Tensor tensor;
+  tensor.shape = shape;
+  tensor.computed = shortConv(std::move(conv));
+  values[op.getResult()] = std::move(tensor);
+  return success();
+}
+
 /// Given offsets, or N equal parts, N from the initial state's shape.
 LogicalResult Interpreter::bindOffsets(dplr::RecurrenceOp op,
                                        Operands &operands) {
@@ -212,6 +300,8 @@ LogicalResult Interpreter::bindOffsets(dplr::RecurrenceOp op,
       operands.offsets.push_back(static_cast<int64_t>(offsets.element(n)));
   } else {
     int64_t count = op.getInitial() ? at(op.getInitial()).shape[0] : 1;
+    if (op.getSlots())
+      count = at(op.getSlots()).shape[0];
     if (count < 1 || tokens % count != 0)
       return op.emitError() << "interpreter: expected the number of tokens to "
                                "be a multiple of the sequences, but got "
@@ -226,6 +316,69 @@ LogicalResult Interpreter::bindOffsets(dplr::RecurrenceOp op,
                              "and "
                           << tokens;
   return success();
+}
+
+/// The integers of a vector, empty when it is absent.
+std::vector<int64_t> Interpreter::indices(Value value) {
+  std::vector<int64_t> result;
+  if (!value || at(value).isAbsent())
+    return result;
+  for (int64_t i = 0; i < at(value).shape[0]; ++i)
+    result.push_back(static_cast<int64_t>(at(value).element(i)));
+  return result;
+}
+
+/// Sequence n starts from slot sources[n]; without a slot it is skipped.
+void Interpreter::bindPool(dplr::RecurrenceOp op, Operands &operands) {
+  int64_t slots = at(op.getInitial()).shape[0];
+  std::vector<int64_t> owned = indices(op.getSlots());
+  for (int64_t n = static_cast<int64_t>(owned.size());
+       n + 1 < static_cast<int64_t>(operands.offsets.size()); ++n)
+    owned.push_back(n);
+  std::vector<int64_t> sources = indices(op.getSources());
+  if (sources.empty())
+    sources = owned;
+  auto isSlot = [slots](int64_t i) { return i >= 0 && i < slots; };
+  for (int64_t slot : owned)
+    operands.skipped.push_back(!isSlot(slot));
+  operands.keepAll = !indices(op.getSnapshots()).empty();
+  ArrayRef<int64_t> shape = at(op.getInitial()).shape;
+  int64_t matrix = shape[2] * shape[3];
+  if (Rows pool = state(op.getInitial()))
+    operands.initial = [=](int64_t n, int64_t head, double *x) {
+      if (isSlot(sources[n]))
+        pool(sources[n], head, x);
+      else
+        std::fill(x, x + matrix, 0.0);
+    };
+}
+
+/// The pool with the states of the call in their slots.
+void Interpreter::keepPool(dplr::RecurrenceOp op, const Operands &operands,
+                           const Results &results) {
+  SmallVector<int64_t> shape = at(op.getInitial()).shape;
+  int64_t slots = shape[0], size = shape[1] * shape[2] * shape[3];
+  std::vector<double> pool(slots * size, 0.0);
+  Rows before = state(op.getInitial());
+  for (int64_t row = 0; before && row < slots * shape[1]; ++row)
+    before(row / shape[1], row % shape[1],
+           pool.data() + row * shape[2] * shape[3]);
+  auto put = [&](int64_t slot, const std::vector<double> &from, int64_t row) {
+    if (slot >= 0 && slot < slots)
+      std::copy_n(from.begin() + row * size, size, pool.begin() + slot * size);
+  };
+  std::vector<int64_t> owned = indices(op.getSlots());
+  std::vector<int64_t> snapshots = indices(op.getSnapshots());
+  for (int64_t n = 0; n < static_cast<int64_t>(operands.skipped.size()); ++n) {
+    if (operands.skipped[n])
+      continue;
+    if (snapshots.empty())
+      put(owned.empty() ? n : owned[n], results.finalState, n);
+    for (int64_t t = operands.offsets[n];
+         !snapshots.empty() && t < operands.offsets[n + 1]; ++t)
+      put(snapshots[t], results.states, t);
+  }
+  keep(op.getFinalState(), std::move(pool), shape);
 }
 
 LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
@@ -254,12 +407,18 @@ LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
   o.layout =
       op.getLayout() == dplr::Layout::VK ? StateLayout::VK : StateLayout::KV;
   o.scale = at(op.getScale()).element(0);
+  if (op.getSlots())
+    bindPool(op, o);
   Results results = reference::run(o);
   int64_t sequences = static_cast<int64_t>(o.offsets.size()) - 1;
   bool vFirst = o.layout == StateLayout::VK;
   results.out.resize(keys[0] * o.valueHeads * o.valueDim, 0.0);
   keep(op.getOut(), std::move(results.out),
        {keys[0], o.valueHeads, o.valueDim});
+  if (op.getSlots()) {
+    keepPool(op, o, results);
+    return success();
+  }
   keep(op.getFinalState(), std::move(results.finalState),
        {sequences, o.valueHeads, vFirst ? o.valueDim : o.keyDim,
         vFirst ? o.keyDim : o.valueDim});
@@ -269,7 +428,7 @@ LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
-            dplr::RecurrenceOp>([&](auto typed) { return visit(typed); })
+            dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp>([&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

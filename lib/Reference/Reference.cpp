@@ -144,16 +144,26 @@ Results run(const Operands &op, int threads) {
       0.0);
   results.finalState.resize(
       static_cast<size_t>(sequences * op.valueHeads * matrix));
+  if (op.keepAll)
+    results.states.assign(
+        static_cast<size_t>(op.offsets.back() * op.valueHeads * matrix), 0.0);
   parallelFor(
       sequences * op.valueHeads,
       [&](int64_t item) {
         int64_t sequence = item / op.valueHeads, hv = item % op.valueHeads;
+        if (!op.skipped.empty() && op.skipped[sequence])
+          return;
         Head head(op, hv);
         head.loadState(sequence);
         for (int64_t t = op.offsets[sequence]; t < op.offsets[sequence + 1];
-             ++t)
-          head.step(t, results.out.data() +
-                           (t * op.valueHeads + hv) * op.valueDim);
+             ++t) {
+          int64_t row = t * op.valueHeads + hv;
+          double *out = results.out.data() + row * op.valueDim;
+          head.step(t, out);
+          gateRow(op.norm, t, hv, out, op.valueDim);
+          if (op.keepAll)
+            head.storeState(results.states.data() + row * matrix);
+        }
         head.storeState(results.finalState.data() + item * matrix);
       },
       threads);

@@ -3,6 +3,7 @@
 
 #include <cinttypes>
 #include <cmath>
+#include <iterator>
 
 namespace kdac {
 
@@ -116,7 +117,7 @@ Status checkExtents(const PackVariant &variant, const Launch &launch,
                     " makes a tensor larger than 2^63 bytes");
   }
   StatusOr<int64_t> state = evaluateSize("N * HV * K * V * 8", sizes);
-  if (!state.ok())
+  if (!state.ok() && !v.slots)
     return refuse("N * HV states of K x V are larger than 2^63 bytes");
   // Rows of the output must not overlap; inputs may repeat.
   StatusOr<int64_t> row = evaluateSize("HV * V", sizes);
@@ -129,7 +130,86 @@ Status checkExtents(const PackVariant &variant, const Launch &launch,
   return Status::success();
 }
 
+/// Slots of a pool must not overlap, whichever of slots and heads is outside.
+Status checkPool(const PackVariant &variant, const Reader &reader) {
+  const Variant &v = variant.variant;
+  if (!v.slots)
+    return Status::success();
+  int64_t pool = reader.size("pool"), slot = reader.size("slot_pitch");
+  int64_t head = reader.size("head_pitch"), heads = reader.size("HV");
+  SizeBindings sizes = {{"P", pool},     {"S", slot},     {"Q", head},
+                        {"HV", heads},   {"K", v.keyDim}, {"V", v.valueDim}};
+  if (!evaluateSize("(P * S + HV * Q + K * V) * 8", sizes).ok())
+    return refuse("a pool of " + std::to_string(pool) + " slots with pitches " +
+                  std::to_string(slot) + " and " + std::to_string(head) +
+                  " is larger than 2^63 bytes");
+  int64_t state = v.keyDim * v.valueDim;
+  bool apart = (pool < 2 || slot >= state) && (heads < 2 || head >= state);
+  bool nested = pool < 2 || heads < 2 || slot >= (heads - 1) * head + state ||
+                head >= (pool - 1) * slot + state;
+  if (!apart || !nested)
+    return refuse("arguments slot_pitch = " + std::to_string(slot) +
+                  " and head_pitch = " + std::to_string(head) +
+                  " make states of " + std::to_string(state) +
+                  " elements overlap");
+  if (reader.isNull("slots") && reader.size("N") > pool)
+    return refuse("N = " + std::to_string(reader.size("N")) +
+                  " sequences without slots need as many slots, but pool = " +
+                  std::to_string(pool));
+  return Status::success();
+}
+
+/// A cache's slots must not overlap; without grouped heads one program alone
+/// changes each of its channels.
+Status checkCaches(const PackVariant &variant, const Reader &reader) {
+  const Variant &v = variant.variant;
+  if (!v.conv)
+    return Status::success();
+  int64_t heads = reader.size("H"), valueHeads = reader.size("HV");
+  if (heads != valueHeads)
+    return refuse("HV = " + std::to_string(valueHeads) +
+                  " value heads with a convolution must be as many as H = " +
+                  std::to_string(heads) + " key heads");
+  int64_t entries = v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
+  int64_t slots = v.slots ? reader.size("pool") : reader.size("N");
+  for (const char *name : {"q_cache", "k_cache", "v_cache"}) {
+    int64_t pitch = reader.size(std::string(name) + "_pitch");
+    StatusOr<int64_t> slot =
+        evaluateSize("H * D * E", {{"H", heads},
+                                   {"D", *name == 'v' ? v.valueDim : v.keyDim},
+                                   {"E", entries}});
+    if (!slot.ok() ||
+        !evaluateSize("S * P * 8", {{"S", slots}, {"P", pitch}}).ok())
+      return refuse(std::string(name) + " is larger than 2^63 bytes");
+    if (!reader.isNull(name) && slots > 1 && pitch < *slot)
+      return refuse("argument " + std::string(name) + "_pitch = " +
+                    std::to_string(pitch) + " is less than the " +
+                    std::to_string(*slot) + " elements of a slot");
+  }
+  return Status::success();
+}
+
 } // namespace
+
+Status poolStatus(int64_t word) {
+  constexpr const char *kinds[] = {
+      "slots[@] is neither -1 nor below the number of slots",
+      "slots[@] is a slot that an earlier sequence has",
+      "sources[@] is neither -1 nor below the number of slots",
+      "sources[@] is a slot that another sequence writes",
+      "snapshots[@] is neither -1 nor below the number of slots",
+      "snapshots[@] is a slot that another snapshot or sequence has"};
+  if (word == -1)
+    return Status::success();
+  uint64_t kind = static_cast<uint64_t>(word) % 8;
+  if (word < 0 || kind >= std::size(kinds))
+    return Status(ErrorCode::Corrupt, "the status word " +
+                                          std::to_string(word) +
+                                          " was not written by a kernel");
+  std::string text = kinds[kind];
+  text.replace(text.find('@'), 1, std::to_string(word / 8));
+  return refuse(text);
+}
 
 Status checkCall(const PackVariant &variant, const Launch &launch,
                  CallArguments argv) {
@@ -147,6 +227,10 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
       return status;
   }
   if (Status status = checkHeads(reader); !status.ok())
+    return status;
+  if (Status status = checkPool(variant, reader); !status.ok())
+    return status;
+  if (Status status = checkCaches(variant, reader); !status.ok())
     return status;
   if (Status status = checkExtents(variant, launch, reader); !status.ok())
     return status;
@@ -174,7 +258,8 @@ StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
                              {"H", reader.size("H")},
                              {"HV", reader.size("HV")},
                              {"K", variant.keyDim},
-                             {"V", variant.valueDim}});
+                             {"V", variant.valueDim},
+                             {"checked", reader.isNull("status") ? 0 : 1}});
 }
 
 } // namespace

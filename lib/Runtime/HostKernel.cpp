@@ -74,21 +74,18 @@ Status HostKernel::State::loadImage(std::string_view bytes) {
   if (!library)
     return Status(ErrorCode::Corrupt, "its shared object does not load: " +
                                           std::string(::dlerror()));
-  const std::string &symbol = variant.launches[0].entry;
-  entry = reinterpret_cast<HostEntry>(::dlsym(library, symbol.c_str()));
-  if (!entry)
-    return Status(ErrorCode::NotFound,
-                  "its shared object has no symbol " + symbol);
+  for (const Launch &launch : variant.launches) {
+    entries.push_back(
+        reinterpret_cast<HostEntry>(::dlsym(library, launch.entry.c_str())));
+    if (!entries.back())
+      return Status(ErrorCode::NotFound,
+                    "its shared object has no symbol " + launch.entry);
+  }
   return Status::success();
 }
 
 StatusOr<HostKernel> HostKernel::load(const PackReader &pack,
                                       const PackVariant &variant) {
-  if (variant.launches.size() != 1)
-    return Status(ErrorCode::Unsupported,
-                  variant.name() + " has " +
-                      std::to_string(variant.launches.size()) +
-                      " launches, but this runtime runs one");
   const Manifest &manifest = pack.manifest();
   std::string offered;
   for (std::string_view arch : hostArchs)
@@ -112,20 +109,24 @@ StatusOr<HostKernel> HostKernel::load(const PackReader &pack,
 }
 
 Status HostKernel::launch(HostPool &pool, CallArguments argv) const {
-  const Launch &launch = state->variant.launches[0];
-  if (Status s = checkCall(state->variant, launch, argv); !s.ok())
-    return s.with(state->variant.name());
-  StatusOr<int64_t> grid = gridOf(state->variant, launch, argv);
-  if (!grid.ok())
-    return grid.status().with(state->variant.name());
-  // Kernels only read the array; the launcher's convention lacks the const.
-  if (!pool.run(state->entry, const_cast<void **>(argv), *grid,
-                launch.scratchBytes))
-    return Status(ErrorCode::Io, state->variant.name() + ": no memory for " +
-                                     std::to_string(launch.scratchBytes) +
-                                     " bytes of scratch on each of " +
-                                     std::to_string(pool.threads()) +
-                                     " threads");
+  const PackVariant &variant = state->variant;
+  // Every launch of a call takes the same arguments.
+  if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
+    return s.with(variant.name());
+  for (size_t i = 0; i < variant.launches.size(); ++i) {
+    const Launch &launch = variant.launches[i];
+    StatusOr<int64_t> grid = gridOf(variant, launch, argv);
+    if (!grid.ok())
+      return grid.status().with(variant.name());
+    // Kernels only read the array; the launcher's convention lacks the const.
+    if (!pool.run(state->entries[i], const_cast<void **>(argv), *grid,
+                  launch.scratchBytes))
+      return Status(ErrorCode::Io, variant.name() + ": no memory for " +
+                                       std::to_string(launch.scratchBytes) +
+                                       " bytes of scratch on each of " +
+                                       std::to_string(pool.threads()) +
+                                       " threads");
+  }
   return Status::success();
 }
 

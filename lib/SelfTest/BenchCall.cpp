@@ -1,5 +1,6 @@
 #include "BenchCall.h"
 
+#include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Float.h"
 
 #include <cmath>
@@ -28,6 +29,12 @@ struct Sizes {
       return shape.sequences * state;
     if (arg.name == "offsets")
       return shape.lengths.empty() ? 0 : shape.sequences + 1;
+    if (arg.name == "slots")
+      return shape.sequences;
+    if (arg.name == "sources" || arg.name == "snapshots" || arg.name == "status")
+      return 0;
+    if (reference::isCache(arg.name))
+      return shape.sequences * rowElements(arg);
     int64_t width = rowElements(arg);
     return arg.shape.rfind("[tokens", 0) == 0 ? shape.allTokens() * width
                                               : width;
@@ -36,6 +43,12 @@ struct Sizes {
   int64_t rowElements(const Arg &arg) const {
     bool isKeyHead = arg.shape.find("HV") == std::string::npos;
     int64_t heads = isKeyHead ? shape.heads : shape.valueHeads;
+    if (arg.name == "norm_weight")
+      return v.valueDim;
+    bool isConv = arg.name.substr(1) == "_conv";
+    if (isConv || reference::isCache(arg.name))
+      return heads * (arg.name[0] == 'v' ? v.valueDim : v.keyDim) *
+             (isConv ? v.conv : reference::cacheEntries(v));
     if (arg.shape.find(", K]") != std::string::npos)
       return heads * v.keyDim;
     return arg.shape.find(", V]") != std::string::npos ? heads * v.valueDim
@@ -50,8 +63,15 @@ struct Sizes {
       return shape.heads;
     if (name == "HV")
       return shape.valueHeads;
+    int64_t matrix = v.keyDim * v.valueDim;
+    if (name == "pool")
+      return shape.sequences;
+    if (name == "slot_pitch")
+      return shape.valueHeads * matrix;
+    if (name == "head_pitch")
+      return matrix;
     for (const Arg &tensor : args)
-      if (name == tensor.name + "_stride")
+      if (name == tensor.name + "_stride" || name == tensor.name + "_pitch")
         return rowElements(tensor);
     return 0;
   }
@@ -65,8 +85,16 @@ std::vector<int64_t> boundsOf(const BenchShape &shape) {
   return bounds;
 }
 
-Status uploadOffsets(DeviceBuffer &buffer, DType dtype,
-                     const std::vector<int64_t> &bounds) {
+/// Each sequence owns its number as a slot; a pool holds no others.
+std::vector<int64_t> slotsOf(const BenchShape &shape) {
+  std::vector<int64_t> slots;
+  for (int64_t n = 0; n < shape.sequences; ++n)
+    slots.push_back(n);
+  return slots;
+}
+
+Status uploadIntegers(DeviceBuffer &buffer, DType dtype,
+                      const std::vector<int64_t> &bounds) {
   std::vector<std::byte> bytes(buffer.bytes());
   for (size_t i = 0; i < bounds.size(); ++i)
     reference::store(bytes.data(), dtype, static_cast<int64_t>(i),
@@ -83,6 +111,38 @@ Rows sampled(const Pattern &pattern, int64_t rowElements, int64_t width,
     for (int64_t i = 0; i < width; ++i)
       row[i] = pattern.at(first + i);
   };
+}
+
+/// Rows of a pattern tensor, one a token.
+Rows whole(const Pattern &pattern, int64_t width) {
+  return [&pattern, width](int64_t token, int64_t, double *row) {
+    for (int64_t i = 0; i < width; ++i)
+      row[i] = pattern.at(token * width + i);
+  };
+}
+
+/// The convolution in front of q, k or v, of the sampled heads.
+Rows convolved(const Variant &v, const std::string &name,
+               std::map<std::string, Rows> &rows, std::vector<int64_t> heads,
+               int64_t allHeads, std::vector<int64_t> offsets) {
+  int64_t width = name == "v" ? v.valueDim : v.keyDim;
+  int64_t entries = reference::cacheEntries(v), channels = allHeads * width;
+  reference::ShortConv conv;
+  conv.input = rows[name];
+  conv.weight = rows[name + "_conv"];
+  conv.width = width;
+  conv.taps = v.conv;
+  conv.offsets = std::move(offsets);
+  conv.before = [&v, cache = rows[name + "_cache"], heads = std::move(heads),
+                 width, entries, channels](int64_t n, int64_t head,
+                                           int64_t back, double *row) {
+    std::vector<double> slot(static_cast<size_t>(channels * entries));
+    cache(n, 0, slot.data());
+    for (int64_t c = 0; c < width; ++c)
+      row[c] = slot[reference::cacheIndex(v, channels, heads[head] * width + c,
+                                          entries - back)];
+  };
+  return reference::shortConv(std::move(conv));
 }
 
 } // namespace
@@ -149,9 +209,12 @@ Status BenchCall::add(const Device &device, const Variant &variant,
   if (!buffer.ok())
     return buffer.status().with(arg.name);
   Status status =
-      arg.kind == ArgKind::Output ? buffer->fill(0xff, stream)
+      arg.kind == ArgKind::Output && !reference::isCache(arg.name)
+          ? buffer->fill(0xff, stream)
       : arg.name == "offsets"
-          ? uploadOffsets(*buffer, arg.dtype, boundsOf(shape))
+          ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
+      : arg.name == "slots"
+          ? uploadIntegers(*buffer, arg.dtype, slotsOf(shape))
           : patterns.of(variant, arg).fill(*buffer, elements, stream, device);
   slots[i] = buffer->address();
   total += static_cast<double>(size);
@@ -173,8 +236,14 @@ reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
     keyHeads.push_back(head / (shape.valueHeads / shape.heads));
   std::map<std::string, Rows> rows;
   for (const Arg &arg : kernelArgs(v)) {
-    if (arg.kind != ArgKind::Input || arg.name == "offsets")
+    bool isCache = reference::isCache(arg.name);
+    if ((arg.kind != ArgKind::Input && !isCache) || arg.dtype == DType::I32 ||
+        arg.dtype == DType::I64)
       continue;
+    if (isCache || arg.name == "norm_weight") { // not by heads
+      rows[arg.name] = whole(patterns.of(v, arg), sizes.rowElements(arg));
+      continue;
+    }
     bool isKeyHead = arg.shape.find("HV") == std::string::npos;
     int64_t heads = isKeyHead ? shape.heads : shape.valueHeads;
     int64_t row = arg.name == "h0" ? heads * v.keyDim * v.valueDim
@@ -188,6 +257,11 @@ reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
   op.keyDim = v.keyDim;
   op.valueDim = v.valueDim;
   op.offsets = boundsOf(shape);
+  for (const char *name : {"q", "k", "v"})
+    if (v.conv)
+      rows[name] = convolved(v, name, rows, valueHeads, shape.heads, op.offsets);
+  if (v.norm != OutputNorm::None)
+    op.norm = {v.norm, rows["z"], rows["norm_weight"], v.normEps};
   op.q = *v.l2norm ? reference::l2norm(rows["q"], v.keyDim) : rows["q"];
   op.k = *v.l2norm ? reference::l2norm(rows["k"], v.keyDim) : rows["k"];
   op.v = rows["v"];

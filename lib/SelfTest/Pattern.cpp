@@ -35,6 +35,10 @@ double draw(const Recipe &recipe, const Variant &v, const std::string &name,
     return recipe.dtBias(site);
   if (name == "h0")
     return recipe.state(site, purpose);
+  if (name == "norm_weight")
+    return 1 + 0.25 * site.normal();
+  if (name == "z" || name.substr(1) == "_conv" || name.substr(1) == "_cache")
+    return site.normal();
   double logit = recipe.betaLogit(site); // beta
   return *v.beta == Beta::Identity ? 1 / (1 + std::exp(-logit)) : logit;
 }

@@ -72,6 +72,27 @@ std::vector<CaseSpec> stepCases() {
   };
 }
 
+/// Pools: beside the cases of every step kernel, indices of all kinds.
+std::vector<CaseSpec> poolCases(int64_t tokens) {
+  CaseSpec beside = dense(6, tokens, 2, 4);
+  beside.inPlace = false;
+  CaseSpec apart = dense(7, tokens, 2, 2);
+  apart.hasSources = true;
+  apart.headGap = 32;
+  apart.slotGap = 2;
+  CaseSpec order = dense(4, tokens, 1, 2);
+  order.hasSlots = order.checked = order.hasSnapshots = false;
+  CaseSpec wild = dense(4, tokens, 1, 2);
+  wild.slots = {2, 1000000000, -9, 0};
+  wild.checked = false;
+  CaseSpec outside = dense(4, tokens, 1, 2);
+  outside.slots = {2, 1, 1000000000, 0};
+  CaseSpec twice = dense(40, tokens, 1, 1);
+  for (int64_t n = 0; n < 40; ++n)
+    twice.slots.push_back(n == 37 ? 5 : n);
+  return {beside, apart, order, wild, outside, twice};
+}
+
 bool parseCount(const std::string &text, int64_t &value) {
   char *end = nullptr;
   errno = 0;
@@ -123,10 +144,15 @@ bool parseShape(const std::string &text, BenchShape &shape) {
 std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed) {
   std::vector<CaseSpec> specs =
       variant.form == Form::Chunk ? chunkCases() : stepCases();
+  if (variant.slots)
+    for (CaseSpec &spec : poolCases(variant.form == Form::Chunk ? 70 : 4))
+      specs.push_back(std::move(spec));
   if (variant.keyDim * variant.valueDim <= smallState)
     specs.push_back(stateless(dense(65537, 1, 1, 1)));
   for (size_t i = 0; i < specs.size(); ++i) {
     specs[i].variant = variant;
+    if (variant.conv) // caches belong to one program a channel
+      specs[i].valueHeads = specs[i].heads;
     specs[i].seed = seed + i;
   }
   return specs;

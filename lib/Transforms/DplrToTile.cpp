@@ -23,6 +23,8 @@ LogicalResult lower(func::FuncOp function) {
     buildChunkForm(kernel);
   else
     buildStepForm(kernel);
+  if (problem->recurrence.getSlots())
+    buildSlotCheck(kernel);
   function.erase();
   return success();
 }

@@ -13,6 +13,9 @@ static constexpr double kLog2E = 1.4426950408889634;
 // result, and keeps differences of cumulative sums meaningful.
 static constexpr double kLogDecayFloor = -300.0;
 
+/// Of the one block that checks slot indices, pair by pair.
+static constexpr int64_t kCheckWarps = 16;
+
 static Type elementType(Value tensor) {
   return cast<RankedTensorType>(tensor.getType()).getElementType();
 }
@@ -31,6 +34,7 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
   valueTile = schedule.getVTile();
   createFunction(source);
   locateProgram();
+  locateSlots();
   loadGateParameters();
 }
 
@@ -62,13 +66,42 @@ void KernelBuilder::createFunction(func::FuncOp source) {
     ref("b", elementType(problem.eraseB.source), true);
   }
   Value offsets = problem.recurrence.getOffsets();
+  for (auto [name, operand] : {std::pair("q", &problem.q),
+                               std::pair("k", &problem.k),
+                               std::pair("v", &problem.v)})
+    if (operand->conv)
+      ref((name + StringRef("_conv")).str(),
+          elementType(operand->conv.getWeight()), false);
+  for (auto [name, operand] : {std::pair("q", &problem.q),
+                               std::pair("k", &problem.k),
+                               std::pair("v", &problem.v)})
+    if (operand->conv)
+      ref((name + StringRef("_cache")).str(),
+          elementType(operand->conv.getCache()), false);
+  if (problem.norm) {
+    ref("z", elementType(problem.norm.getGate()), true);
+    ref("norm_weight", b.getF32Type(), false);
+  }
   ref("h0", problem.stateType(), false);
+  dplr::RecurrenceOp op = problem.recurrence;
+  for (auto [name, indices] : {std::pair("slots", op.getSlots()),
+                               std::pair("sources", op.getSources()),
+                               std::pair("snapshots", op.getSnapshots())})
+    if (indices)
+      ref(name, elementType(indices), false);
   ref("offsets", offsets ? elementType(offsets) : b.getI32Type(), false);
   ref("out", problem.dtype(), true);
   ref("ht", problem.stateType(), false);
   if (schedule.getForm() == "chunk")
     ref("workspace", b.getI8Type(), false);
-  for (StringRef size : {"N", "T", "H", "HV"}) {
+  SmallVector<StringRef> sizes = {"N", "T", "H", "HV"};
+  if (op.getSlots()) {
+    ref("status", b.getI64Type(), false);
+    sizes.append({"pool", "slot_pitch", "head_pitch"});
+  }
+  if (problem.q.conv)
+    sizes.append({"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"});
+  for (StringRef size : sizes) {
     names.push_back(size.str());
     types.push_back(b.getIndexType());
   }
@@ -144,10 +177,11 @@ Value KernelBuilder::loadKeyRows(StringRef name, Value first, int64_t rows,
                   keyTile, b.index(width), width);
 }
 
-Value KernelBuilder::loadValueRows(Value first, int64_t rows, Value valid) {
+Value KernelBuilder::loadValueRows(Value first, int64_t rows, Value valid,
+                                   StringRef name) {
   int64_t width = problem.valueDim();
   Value offset = b.addI(b.mulI(valueHead, b.index(width)), firstColumn);
-  return loadRows("v", first, offset, rows, valid, valueTile, columns, width);
+  return loadRows(name, first, offset, rows, valid, valueTile, columns, width);
 }
 
 Value KernelBuilder::loadPerHead(StringRef name, Value first, int64_t rows,
@@ -264,12 +298,61 @@ void KernelBuilder::storeOut(Value out, Value first, Value valid) {
                         oneToken ? b.index(1) : stride, sizes, align, false);
 }
 
-KernelBuilder::StateAccess KernelBuilder::stateAccess() {
+Value KernelBuilder::isSlot(Value index) {
+  using arith::CmpIPredicate;
+  Value low = arith::CmpIOp::create(b, CmpIPredicate::sge, index, b.index(0));
+  Value high = arith::CmpIOp::create(b, CmpIPredicate::slt, index, arg("pool"));
+  return arith::AndIOp::create(b, low, high);
+}
+
+/// Where the state comes from and goes to. Indices live in device memory, where
+/// the host cannot check them: one that is no slot makes arguments absent, so
+/// that nothing is read or written through it.
+void KernelBuilder::locateSlots() {
+  source = slot = sequence;
+  dplr::RecurrenceOp op = problem.recurrence;
+  if (!op.getSlots())
+    return;
+  auto load = [&](StringRef name, Value offset, Value otherwise) -> Value {
+    return tile::LoadScalarOp::create(b, b.getIndexType(), arg(name), offset,
+                                      otherwise);
+  };
+  slot = load("slots", sequence, sequence);
+  source = op.getSources() ? load("sources", sequence, slot) : slot;
+  Value status = load("status", b.index(0), b.index(-1));
+  valid = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, status, b.index(0));
+  Value live = arith::AndIOp::create(b, valid, isSlot(slot));
+  hasSource = arith::AndIOp::create(b, live, isSlot(source));
+  guardArguments(live);
+}
+
+/// A skipped sequence reads zeros everywhere, which makes its output zero.
+void KernelBuilder::guardArguments(Value live) {
+  auto guard = [&](StringRef name, Value condition) {
+    if (Value ref = arg(name))
+      args[name] = tile::GuardOp::create(b, ref.getType(), ref, condition);
+  };
+  for (StringRef name :
+       {"q", "k", "v", "beta", "a", "b", "z", "q_cache", "k_cache", "v_cache"})
+    guard(name, live);
+  if (problem.decayRank() > 1)
+    guard("g", live);
+  guard("h0", hasSource);
+  guard("out", valid);
+  guard("ht", live);
+}
+
+KernelBuilder::StateAccess KernelBuilder::stateAccess(Value slot) {
   int64_t keyDim = problem.keyDim(), valueDim = problem.valueDim();
   bool vFirst = problem.recurrence
                     .getLayout() == dplr::Layout::VK;
-  Value state = b.addI(b.mulI(sequence, arg("HV")), valueHead);
-  Value start = b.mulI(state, b.index(keyDim * valueDim));
+  Value start;
+  if (arg("pool"))
+    start = b.addI(b.mulI(slot, arg("slot_pitch")),
+                   b.mulI(valueHead, arg("head_pitch")));
+  else
+    start = b.mulI(b.addI(b.mulI(slot, arg("HV")), valueHead),
+                   b.index(keyDim * valueDim));
   int64_t line = vFirst ? keyDim : valueDim;
   Value slice = vFirst ? b.mulI(firstColumn, b.index(keyDim)) : firstColumn;
   return {b.addI(start, slice),
@@ -280,16 +363,68 @@ KernelBuilder::StateAccess KernelBuilder::stateAccess() {
 }
 
 Value KernelBuilder::loadState() {
-  StateAccess at = stateAccess();
+  StateAccess at = stateAccess(source);
   auto type = b.tileType({keyTile, valueTile}, problem.stateType());
   return b.toF32(tile::LoadOp::create(b, type, arg("h0"), at.base, at.stride,
                                       at.valid, at.align, at.transposed));
 }
 
+void KernelBuilder::storeState(Value state, Value ref, Value slot) {
+  StateAccess at = stateAccess(slot);
+  tile::StoreOp::create(b, b.round(state, problem.stateType()), ref, at.base,
+                        at.stride, at.valid, at.align, at.transposed);
+}
+
 void KernelBuilder::storeState(Value state) {
-  StateAccess at = stateAccess();
-  tile::StoreOp::create(b, b.round(state, problem.stateType()), arg("ht"),
-                        at.base, at.stride, at.valid, at.align, at.transposed);
+  Value ref = arg("ht");
+  if (Value snapshots = arg("snapshots")) {
+    Value given = tile::PresentOp::create(b, snapshots);
+    Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+    Value absent = arith::XOrIOp::create(b, given, yes);
+    ref = tile::GuardOp::create(b, ref.getType(), ref, absent);
+  }
+  storeState(state, ref, slot);
+}
+
+void KernelBuilder::storeSnapshot(Value state, Value token) {
+  Value snapshots = arg("snapshots");
+  if (!snapshots)
+    return;
+  Value index = tile::LoadScalarOp::create(b, b.getIndexType(), snapshots, token,
+                                           b.index(-1));
+  Value ref = arg("ht");
+  ref = tile::GuardOp::create(b, ref.getType(), ref, isSlot(index));
+  storeState(state, ref, index);
+}
+
+func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {
+  func::FuncOp function = kernel.function;
+  OpBuilder builder(function->getContext());
+  builder.setInsertionPoint(function); // launches run in the module's order
+  ImplicitLocOpBuilder b(function.getLoc(), builder);
+  auto check = func::FuncOp::create(b, (function.getName() + "_check").str(),
+                                    function.getFunctionType());
+  check->setAttr(tile::kKernelAttr, b.getUnitAttr());
+  check->setAttr("kdac.v_tile", function->getAttr("kdac.v_tile"));
+  check->setAttr("kdac.grid", b.getStringAttr("checked"));
+  tile::ScheduleAttr s = kernel.schedule;
+  int64_t warps = s.getTarget() == "host" ? 1 : kCheckWarps;
+  check->setAttr(tile::kScheduleAttr,
+                 tile::ScheduleAttr::get(b.getContext(), s.getTarget(),
+                                         "step", 1, 1, s.getVTile(), warps, 1,
+                                         s.getOperand(), s.getGram(), "fused"));
+  b.setInsertionPointToStart(check.addEntryBlock());
+  auto at = [&](StringRef name) -> Value {
+    for (auto [i, argument] : llvm::enumerate(check.getArguments()))
+      if (function.getArgAttrOfType<StringAttr>(i, "kdac.name") == name)
+        return argument;
+    return {};
+  };
+  tile::CheckSlotsOp::create(b, at("status"), at("slots"), at("sources"),
+                             at("snapshots"), at("offsets"), at("N"), at("T"),
+                             at("pool"));
+  func::ReturnOp::create(b);
+  return check;
 }
 
 void KernelBuilder::finish() { func::ReturnOp::create(b); }

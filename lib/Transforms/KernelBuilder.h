@@ -35,7 +35,13 @@ public:
   /// `rows` token rows from token `first`, of which `valid` exist, as
   /// [rows, width] (rank 1 when rows is 0: one token), in their own dtype.
   Value loadKeyRows(llvm::StringRef name, Value first, int64_t rows, Value valid);
-  Value loadValueRows(Value first, int64_t rows, Value valid);
+  Value loadValueRows(Value first, int64_t rows, Value valid,
+                      llvm::StringRef name = "v");
+  /// One token's row of q, k or v in f32, convolved if the problem says so.
+  Value loadConvolved(llvm::StringRef name, const MappedOperand &source,
+                      Value token);
+  /// The output of one token after its norm and gate, if the problem has one.
+  Value gated(Value out, Value token);
   /// beta as f32 [rows], or a scalar when rows is 0; null when absent.
   Value loadBeta(Value first, int64_t rows, Value valid);
   /// The gate operand of `rows` tokens in f32: [rows, K], [rows], or for one token
@@ -51,12 +57,24 @@ public:
 
   Value loadState();
   void storeState(Value state);
+  /// Writes the state after `token` to its snapshot's slot; nothing in kernels
+  /// without snapshots.
+  void storeSnapshot(Value state, Value token);
+  /// Keeps the newest inputs of the convolutions.
+  void storeCaches();
   /// Ends the function.
   void finish();
 
 private:
   void createFunction(mlir::func::FuncOp source);
   void locateProgram();
+  void locateSlots();
+  void guardArguments(Value live);
+  Value isSlot(Value index);
+  struct Channels;
+  Channels channelsOf(llvm::StringRef name, const MappedOperand &source);
+  Value inputAt(const Channels &channels, Value position, Value entry);
+  void storeCache(const Channels &channels);
   void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,
@@ -69,12 +87,19 @@ private:
     int64_t align;
     bool transposed;
   };
-  StateAccess stateAccess();
+  StateAccess stateAccess(Value slot);
+  void storeState(Value state, Value ref, Value slot);
 
+  Value source, slot; ///< where the state comes from and goes to: sequence or slot
+  Value hasSource; ///< i1: the sequence starts from a slot; null: always
+  Value valid; ///< i1 of pools: a checked launch found no bad index
   llvm::StringMap<Value> args;
   Value gateRate; ///< exp(A_log) of the head, kept finite, f32
   Value gateBias; ///< dt_bias of the head: [K] or a scalar
 };
+
+/// The kernel that checks a pool kernel's indices, beside `kernel`.
+mlir::func::FuncOp buildSlotCheck(const KernelBuilder &kernel);
 
 /// Fill the body of a kernel. dplr-to-tile's two forms.
 void buildChunkForm(KernelBuilder &kernel);

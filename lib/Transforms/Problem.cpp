@@ -48,6 +48,10 @@ static FailureOr<MappedOperand> trace(dplr::RecurrenceOp op, Value operand,
     result.map = map;
     operand = map->getOperand(0);
   }
+  if (auto conv = operand.getDefiningOp<dplr::ShortConvOp>()) {
+    result.conv = conv;
+    operand = conv.getInput();
+  }
   if (!isa<BlockArgument>(operand)) {
     InFlightDiagnostic diagnostic = op.emitOpError()
         << "expected " << what << " to be a function argument behind at most one "
@@ -84,6 +88,12 @@ FailureOr<Problem> Problem::match(func::FuncOp function) {
   problem.beta = *beta;
   problem.eraseA = *eraseA;
   problem.eraseB = *eraseB;
+  for (Operation *user : op.getOut().getUsers())
+    if (auto norm = dyn_cast<dplr::GatedRmsNormOp>(user))
+      problem.norm = norm;
+  if (problem.decay.conv || problem.beta.conv || problem.eraseA.conv ||
+      problem.eraseB.conv)
+    return op.emitOpError() << "expected a dplr.short_conv only before q, k and v";
   if (problem.v.map)
     return op.emitOpError() << "expected v without a dplr.l2norm";
   return problem;

@@ -12,6 +12,7 @@ namespace kdac {
 struct MappedOperand {
   mlir::Value source;     ///< function argument, null when the part is absent
   mlir::Operation *map{}; ///< the dplr map op between, or null
+  mutable dplr::ShortConvOp conv; ///< before the map, or null
 
   explicit operator bool() const { return static_cast<bool>(source); }
 };
@@ -20,6 +21,7 @@ struct MappedOperand {
 struct Problem {
   mutable dplr::RecurrenceOp recurrence; ///< a handle; ops have no const accessors
   MappedOperand q, k, v, decay, beta, eraseA, eraseB;
+  mutable dplr::GatedRmsNormOp norm; ///< of the output, or null
 
   int64_t keyDim() const;
   int64_t valueDim() const;
@@ -29,6 +31,9 @@ struct Problem {
   std::optional<double> decayBound() const;
   /// |k| <= 1 is proven.
   bool keysNormalised() const;
+  /// Whole heads are needed in one program: a norm over V, or a cache that only
+  /// one program may change.
+  bool needsWholeHeads() const { return norm || q.conv || k.conv || v.conv; }
   mlir::Type dtype() const;
   mlir::Type stateType() const;
 

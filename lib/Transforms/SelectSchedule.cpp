@@ -127,6 +127,13 @@ Choice chooseGpuChunk(const Problem &problem, const Target &target,
 /// V first, lanes read K; K first, a warp takes 16 columns, 64 contiguous bytes.
 Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
+  if (problem.needsWholeHeads()) {
+    int64_t elements = llvm::alignTo(problem.keyDim(), 16) * fullValue;
+    // 64 of them a thread; convolutions need registers of their own.
+    bool isWide = problem.stateType().isF32();
+    int64_t warps = elements / (problem.q.conv && isWide ? 1024 : 2048);
+    return {1, fullValue, std::clamp<int64_t>(warps, 1, 16)};
+  }
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {
     // About 64 state elements a thread keep enough bytes in flight.
@@ -180,6 +187,21 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     }
     if (!host && failed(checkGpuDims(function, *problem, row.name)))
       return failure();
+    bool wholeHeads = problem->needsWholeHeads();
+    if (isChunk && wholeHeads) {
+      problem->recurrence.emitOpError()
+          << "has no chunk form with a convolution or norm yet; use form step";
+      return failure();
+    }
+    // A whole state in the registers of one block, beside what its parts need.
+    int64_t elements = problem->keyDim() * problem->valueDim();
+    int64_t room = problem->q.conv ? 16384 : 32768;
+    if (!host && wholeHeads && elements > room) {
+      problem->recurrence.emitOpError()
+          << "with its convolution or norm expected a state of at most " << room
+          << " elements on " << row.name << ", but got " << elements;
+      return failure();
+    }
     Type operand = chooseOperand(*problem, host);
     int64_t fullValue = llvm::alignTo(problem->valueDim(), 16);
     Choice choice;
@@ -191,7 +213,7 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       choice = chooseGpuStep(*problem);
     if (chunk && isChunk)
       choice.chunk = chunk;
-    if (vTile)
+    if (vTile && !wholeHeads)
       choice.vTile = vTile;
     if (warps && !host)
       choice.warps = warps;

@@ -35,7 +35,7 @@ private:
 /// One token's [K] vector in f32, times `factor`, normalised if the map says so.
 Value StepForm::keyVector(StringRef name, const MappedOperand &source,
                           Value token, Value factor) {
-  Value x = b.toF32(kernel.loadKeyRows(name, token, 0, {}));
+  Value x = kernel.loadConvolved(name, source, token);
   Value scale = factor;
   if (auto norm = dyn_cast_or_null<dplr::L2NormOp>(source.map)) {
     Value squares = b.sum(b.mul(x, x), 0);
@@ -55,7 +55,7 @@ Value StepForm::decayedState(Value token, Value state) {
 Value StepForm::written(Value token, Value before, Value decayed) {
   const Problem &problem = kernel.problem;
   Value k = keyVector("k", problem.k, token, {});
-  Value v = b.toF32(kernel.loadValueRows(token, 0, {}));
+  Value v = kernel.loadConvolved("v", problem.v, token);
   Value beta = kernel.loadBeta(token, 0, {});
   Value update = v;
   if (problem.recurrence.getDelta())
@@ -74,7 +74,8 @@ Value StepForm::body(Value number, Value state) {
   Value token = b.addI(kernel.begin, number);
   Value next = written(token, state, decayedState(token, state));
   Value q = keyVector("q", kernel.problem.q, token, kernel.arg("scale"));
-  kernel.storeOut(read(next, q), token, {});
+  kernel.storeOut(kernel.gated(read(next, q), token), token, {});
+  kernel.storeSnapshot(next, token);
   return next;
 }
 
@@ -89,6 +90,7 @@ void StepForm::build() {
     scf::YieldOp::create(b, next);
   }
   kernel.storeState(loop.getResult(0));
+  kernel.storeCaches();
   kernel.finish();
 }
 

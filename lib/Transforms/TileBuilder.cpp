@@ -116,6 +116,10 @@ Value TileBuilder::colFactor(Value x, Value like) {
   return tile::BroadcastOp::create(*this, tileType(shape), x, 1);
 }
 
+Value TileBuilder::once(Value x) {
+  return tile::OnceOp::create(*this, x.getType(), x);
+}
+
 Value TileBuilder::row(Value x, int64_t index) {
   auto type = cast<RankedTensorType>(x.getType());
   Type result = getF32Type();

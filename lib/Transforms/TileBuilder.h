@@ -56,6 +56,7 @@ public:
   Value rowFactor(Value x, Value like);
   /// x[c] as a column factor of `like`.
   Value colFactor(Value x, Value like);
+  Value once(Value x);
   Value row(Value x, int64_t index);
   Value sum(Value x, int64_t along);
   /// x where the row number is below `rows`, else 0.

@@ -33,6 +33,8 @@ private:
   bool isStep() const { return schedule.getForm() == "step"; }
   Home homeOf(Value value);
   Home homeOfElementwise(Operation *op);
+  Home homeInStep(Operation *op, Value value);
+  bool makesVectorsOnce();
   int64_t lastUse(Value value);
   int64_t position(Operation *op) { return positions.lookup(op); }
   void placeOp(Operation *op);
@@ -48,6 +50,7 @@ private:
   SmallVector<Buffer> buffers;
   SmallVector<std::pair<Operation *, SmallVector<tile::PlaceAttr>>> placed;
   int64_t sharedBytes = 0;
+  bool sharesVectors = false; ///< step form: vectors over K in shared memory
 };
 
 } // namespace
@@ -102,16 +105,45 @@ Home Placer::homeOfElementwise(Operation *op) {
   return Home::Inline;
 }
 
+/// True where threads would spend more on making the same vectors than on the
+/// state: it has 16-bit elements (the one tile read outside the loop), or a layer
+/// stands around it.
+bool Placer::makesVectorsOnce() {
+  bool isWorthIt = false;
+  kernel.walk([&](Operation *op) {
+    isWorthIt |= isa<tile::OnceOp>(op);
+    auto load = dyn_cast<tile::LoadOp>(op);
+    if (!load)
+      return;
+    auto type = cast<RankedTensorType>(load.getResult().getType());
+    isWorthIt |= type.getRank() == 2 && type.getElementTypeBitWidth() == 16;
+  });
+  return isWorthIt;
+}
+
+/// The state's elements stay with their threads, and sums over it end in the
+/// threads that need them. Vectors over K are made again in every thread, or once
+/// by the block.
+Home Placer::homeInStep(Operation *op, Value value) {
+  bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
+  if (isa<tile::ReduceOp>(op) || carried)
+    return Home::Registers;
+  if (isa<tile::OnceOp>(op))
+    return Home::Shared;
+  bool isFactor = llvm::any_of(value.getUsers(), [](Operation *user) {
+    auto broadcast = dyn_cast<tile::BroadcastOp>(user);
+    return broadcast && broadcast.getAlong() == 0;
+  });
+  bool isMade = rank(value) == 1 && isElementwise(op) && readsGlobal(op);
+  return isFactor && isMade && sharesVectors ? Home::Shared : Home::Inline;
+}
+
 Home Placer::homeOf(Value value) {
   Operation *op = value.getDefiningOp();
   if (!op || isa<scf::ForOp, tile::DotOp>(op))
     return Home::Registers;
-  if (isStep()) {
-    // The state's elements stay with their threads; vectors are cheap to read
-    // again, and sums over the state end in the threads that need them.
-    bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
-    return isa<tile::ReduceOp>(op) || carried ? Home::Registers : Home::Inline;
-  }
+  if (isStep())
+    return homeInStep(op, value);
   if (isa<tile::LoadOp>(op)) {
     bool inLoop = op->getParentOfType<scf::ForOp>() != nullptr;
     bool copied = inLoop && (rank(value) == 2 || schedule.getStages() > 1);
@@ -216,6 +248,7 @@ LogicalResult Placer::checkLimit() {
 
 LogicalResult Placer::place() {
   number();
+  sharesVectors = isStep() && makesVectorsOnce();
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
     if (!isa<scf::ForOp, func::FuncOp>(op) && !op->hasTrait<OpTrait::ConstantLike>())
       placeOp(op);

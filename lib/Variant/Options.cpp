@@ -63,6 +63,11 @@ constexpr char layouts[] = "vk or kv";
 constexpr char gates[] = "bounded, softplus, identity or none";
 constexpr char betas[] = "sigmoid, 2sigmoid, identity or none";
 constexpr char offsets[] = "i32 or i64";
+constexpr char convs[] = "0, 2, 3 or 4";
+constexpr char caches[] = "full or history";
+constexpr char norms[] = "none, sigmoid or silu";
+constexpr char epsilons[] = "a number between 0 and 1";
+constexpr char slotTypes[] = "none, i32 or i64";
 constexpr char precisions[] = "fast, default or high";
 constexpr char dims[] = "a whole number from 1 to 256";
 constexpr char bounds[] = "a negative number";
@@ -128,6 +133,35 @@ const std::vector<VariantOption> &variantOptions() {
       {"offsets", offsets, "integers of packed offsets",
        [](Variant &v, std::string_view t) {
          return store(v.offsetDtype, parseOffsets(t), "offsets", t, offsets);
+       }},
+      {"slots", slotTypes, "states in a pool, found through indices",
+       [](Variant &v, std::string_view t) -> Error {
+         v.slots = parseOffsets(t);
+         if (v.slots || t == "none")
+           return std::nullopt;
+         return refuse("slots", t, slotTypes);
+       }},
+      {"snapshots", switches, "step form with slots: keep every token's state",
+       [](Variant &v, std::string_view t) {
+         return store(v.snapshots, parseBool(t), "snapshots", t, switches);
+       }},
+      {"conv", convs, "step form: width of a convolution before q, k and v",
+       [](Variant &v, std::string_view t) {
+         return store(v.conv, parseNumber<int64_t>(t), "conv", t, convs);
+       }},
+      {"cache-layout", caches, "[.., D, W] or [.., W - 1, D]",
+       [](Variant &v, std::string_view t) {
+         return store(v.cacheLayout, parseCacheLayout(t), "cache-layout", t,
+                      caches);
+       }},
+      {"norm", norms, "step form: gate of an RMS norm of the output",
+       [](Variant &v, std::string_view t) {
+         return store(v.norm, parseOutputNorm(t), "norm", t, norms);
+       }},
+      {"norm-eps", epsilons, "of that norm, on the mean of squares",
+       [](Variant &v, std::string_view t) {
+         return store(v.normEps, parseNumber<double>(t), "norm-eps", t,
+                      epsilons);
        }},
       {"precision", precisions, "of products",
        [](Variant &v, std::string_view t) {

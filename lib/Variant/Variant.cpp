@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <utility>
 
 namespace kdac {
@@ -23,6 +24,11 @@ constexpr Spellings<StateLayout, 2> layouts{
 constexpr Spellings<Precision, 3> precisions{{{Precision::Fast, "fast"},
                                               {Precision::Default, "default"},
                                               {Precision::High, "high"}}};
+constexpr Spellings<CacheLayout, 2> cacheLayouts{
+    {{CacheLayout::Full, "full"}, {CacheLayout::History, "history"}}};
+constexpr Spellings<OutputNorm, 3> outputNorms{{{OutputNorm::None, "none"},
+                                                {OutputNorm::Sigmoid, "sigmoid"},
+                                                {OutputNorm::Silu, "silu"}}};
 constexpr Spellings<Gate, 4> gates{{{Gate::None, "none"},
                                     {Gate::Identity, "identity"},
                                     {Gate::Softplus, "softplus"},
@@ -86,6 +92,34 @@ std::optional<std::string> checkTypes(const Variant &v) {
   return std::nullopt;
 }
 
+std::optional<std::string> checkPool(const Variant &v) {
+  if (v.slots && *v.slots != DType::I32 && *v.slots != DType::I64)
+    return "slots of type " + quoted(spell(*v.slots)) +
+           " are not supported; use i32 or i64";
+  if (v.snapshots && !v.slots)
+    return "snapshots need slots to be written to; use slots i32 or i64";
+  if (v.snapshots && v.form != Form::Step)
+    return "snapshots are not supported in form chunk; use form step";
+  return std::nullopt;
+}
+
+std::optional<std::string> checkLayer(const Variant &v) {
+  if (v.conv != 0 && (v.conv < 2 || v.conv > 4))
+    return "conv = " + std::to_string(v.conv) +
+           " is not supported; use 0 for none, or a width of 2 to 4";
+  bool hasParts = v.conv || v.norm != OutputNorm::None;
+  if (hasParts && v.form != Form::Step)
+    return "a convolution or output norm is not supported in form chunk; use "
+           "form step";
+  if (v.conv && v.snapshots)
+    return "snapshots are not supported with a convolution, whose cache they "
+           "lack; use conv 0";
+  if (!(v.normEps > 0 && v.normEps < 1))
+    return "norm eps " + std::to_string(v.normEps) +
+           " is not supported; use a number between 0 and 1";
+  return std::nullopt;
+}
+
 std::optional<std::string> checkMaps(const Variant &v, const Recurrence &row) {
   if ((row.decay == Decay::None) != (*v.gate == Gate::None))
     return "recurrence " + quoted(row.name) +
@@ -113,6 +147,10 @@ std::string_view spell(Form value) { return spellIn(forms, value); }
 std::string_view spell(DType value) { return spellIn(dtypes, value); }
 std::string_view spell(StateLayout value) { return spellIn(layouts, value); }
 std::string_view spell(Precision value) { return spellIn(precisions, value); }
+std::string_view spell(CacheLayout value) {
+  return spellIn(cacheLayouts, value);
+}
+std::string_view spell(OutputNorm value) { return spellIn(outputNorms, value); }
 std::string_view spell(Gate value) { return spellIn(gates, value); }
 std::string_view spell(Beta value) { return spellIn(betas, value); }
 std::string_view spell(Decay value) { return spellIn(decays, value); }
@@ -120,6 +158,12 @@ std::optional<Form> parseForm(std::string_view t) { return parseIn(forms, t); }
 std::optional<DType> parseDType(std::string_view t) { return parseIn(dtypes, t); }
 std::optional<StateLayout> parseStateLayout(std::string_view t) {
   return parseIn(layouts, t);
+}
+std::optional<CacheLayout> parseCacheLayout(std::string_view t) {
+  return parseIn(cacheLayouts, t);
+}
+std::optional<OutputNorm> parseOutputNorm(std::string_view t) {
+  return parseIn(outputNorms, t);
 }
 std::optional<Precision> parsePrecision(std::string_view t) {
   return parseIn(precisions, t);
@@ -164,7 +208,23 @@ std::optional<std::string> resolve(Variant &v) {
     return error;
   if (auto error = checkTypes(v))
     return error;
+  if (auto error = checkPool(v))
+    return error;
+  if (auto error = checkLayer(v))
+    return error;
   return checkMaps(v, *row);
+}
+
+/// Nothing for the usual epsilon, else "eps1em06" for 1e-06.
+static std::string epsToken(double eps) {
+  if (eps == Variant().normEps)
+    return "";
+  char text[32];
+  std::snprintf(text, sizeof text, "eps%g", eps);
+  std::string token = text;
+  std::replace(token.begin(), token.end(), '.', 'p');
+  std::replace(token.begin(), token.end(), '-', 'm');
+  return token;
 }
 
 std::string variantStem(const Variant &v) {
@@ -190,6 +250,14 @@ std::string variantStem(const Variant &v) {
   add(*v.beta != row.beta, "beta-" + std::string(spell(*v.beta)));
   add(*v.l2norm != row.l2norm, *v.l2norm ? "l2norm" : "raw");
   add(v.offsetDtype != DType::I32, "o" + std::string(spell(v.offsetDtype)));
+  if (v.slots)
+    add(true, "pool-" + std::string(spell(*v.slots)));
+  add(v.snapshots, "snapshots");
+  if (v.conv)
+    add(true, "conv" + std::to_string(v.conv) +
+                  (v.cacheLayout == CacheLayout::History ? "h" : ""));
+  if (v.norm != OutputNorm::None)
+    add(true, "norm-" + std::string(spell(v.norm)) + epsToken(v.normEps));
   add(v.precision != Precision::Default, std::string(spell(v.precision)));
   return name;
 }
@@ -204,6 +272,8 @@ std::string entryName(const Variant &v) {
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
+
+std::string checkEntryName(const Variant &v) { return entryName(v) + "_check"; }
 
 std::vector<Arg> kernelArgs(const Variant &v) {
   const Recurrence &row = v.row();
@@ -221,8 +291,8 @@ std::vector<Arg> kernelArgs(const Variant &v) {
            hasTokens);
   };
   bool mapped = *v.gate == Gate::Softplus || *v.gate == Gate::Bounded;
-  std::string state =
-      v.stateLayout == StateLayout::VK ? "[N, HV, V, K]" : "[N, HV, K, V]";
+  std::string state = v.slots ? "[pool, HV, " : "[N, HV, ";
+  state += v.stateLayout == StateLayout::VK ? "V, K]" : "K, V]";
   input("q", v.dtype, "[tokens, H, K]");
   input("k", v.dtype, "[tokens, H, K]");
   input("v", v.dtype, "[tokens, HV, V]");
@@ -242,13 +312,43 @@ std::vector<Arg> kernelArgs(const Variant &v) {
     input("a", v.dtype, "[tokens, H, K]");
     input("b", v.dtype, "[tokens, H, K]");
   }
+  if (v.conv) {
+    for (const char *name : {"q", "k", "v"})
+      input(std::string(name) + "_conv", v.dtype,
+            *name == 'v' ? "[HV, V, W]" : "[H, K, W]", false, false);
+    for (const char *name : {"q", "k", "v"}) {
+      std::string width = *name == 'v' ? "HV, V" : "H, K";
+      tensor(std::string(name) + "_cache", ArgKind::Output, v.dtype,
+             v.cacheLayout == CacheLayout::Full ? "[pool, " + width + ", W]"
+                                                : "[pool, W - 1, " + width + "]",
+             true, false);
+    }
+  }
+  if (v.norm != OutputNorm::None) {
+    input("z", v.dtype, "[tokens, HV, V]");
+    input("norm_weight", DType::F32, "[V]", false, false);
+  }
   input("h0", v.stateDtype, state, true, false);
+  if (v.slots) {
+    input("slots", *v.slots, "[N]", true, false);
+    input("sources", *v.slots, "[N]", true, false);
+  }
+  if (v.snapshots)
+    input("snapshots", *v.slots, "[tokens]", true, false);
   input("offsets", v.offsetDtype, "[N + 1]", true, false);
   tensor("out", ArgKind::Output, v.dtype, "[tokens, HV, V]", false, true);
   tensor("ht", ArgKind::Output, v.stateDtype, state, true, false);
   if (v.form == Form::Chunk)
     args.push_back({"workspace", ArgKind::Workspace, DType::I8, true, "bytes"});
-  for (const char *size : {"N", "T", "H", "HV"})
+  if (v.slots)
+    tensor("status", ArgKind::Output, DType::I64, "[1]", true, false);
+  std::vector<const char *> sizes = {"N", "T", "H", "HV"};
+  if (v.slots)
+    sizes.insert(sizes.end(), {"pool", "slot_pitch", "head_pitch"});
+  if (v.conv)
+    sizes.insert(sizes.end(),
+                 {"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"});
+  for (const char *size : sizes)
     args.push_back({size, ArgKind::Size, DType::I64, false, ""});
   for (const std::string &name : strided)
     args.push_back({name + "_stride", ArgKind::Size, DType::I64, false, ""});

@@ -178,6 +178,113 @@ func.func @recurrence_c8(%q: tensor<?x2x64xf32>, %v: tensor<?x5x64xf32>, %s: f32
 
 // -----
 
+func.func @recurrence_c9(%q: tensor<?x?x64xf32>, %i: tensor<?xi32>, %s: f32) {
+  // expected-error @below {{expected sources and snapshots only with slots}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) sources(%i : tensor<?xi32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c10(%q: tensor<?x?x64xf32>, %i: tensor<?xi32>, %s: f32) {
+  // expected-error @below {{expected an initial state with slots: the pool}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) slots(%i : tensor<?xi32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c11(%q: tensor<?x?x64xf32>, %h0: tensor<?x?x64x64xf32>,
+    %i: tensor<?xi32>, %j: tensor<?xi64>, %s: f32) {
+  // expected-error @below {{expected slots, sources and snapshots of one element type, but got 'tensor<?xi32>' and 'tensor<?xi64>'}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) initial(%h0 : tensor<?x?x64x64xf32>)
+      slots(%i : tensor<?xi32>) snapshots(%j : tensor<?xi64>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @short_conv_c1(%x: tensor<?x?x64xf32>, %w: tensor<?x64x5xf32>, %c: tensor<?x?x64x5xf32>) {
+  // expected-error @below {{expected a weight of 2 to 4 taps, but got 'tensor<?x64x5xf32>'}}
+  %y, %a = dplr.short_conv <full> %x weight(%w : tensor<?x64x5xf32>)
+      cache(%c : tensor<?x?x64x5xf32>) : tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @short_conv_c2(%x: tensor<?x?x64xf32>, %w: tensor<?x32x4xf32>, %c: tensor<?x?x64x4xf32>) {
+  // expected-error @below {{expected a weight of width 64, but got 32}}
+  %y, %a = dplr.short_conv <full> %x weight(%w : tensor<?x32x4xf32>)
+      cache(%c : tensor<?x?x64x4xf32>) : tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @short_conv_c3_full(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: tensor<?x?x64x3xf32>) {
+  // expected-error @below {{expected a cache of 4 taps and width 64 in layout full, but got 'tensor<?x?x64x3xf32>'}}
+  %y, %a = dplr.short_conv <full> %x weight(%w : tensor<?x64x4xf32>)
+      cache(%c : tensor<?x?x64x3xf32>) : tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @short_conv_c3_history(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: tensor<?x4x?x64xf32>) {
+  // expected-error @below {{expected a cache of 4 taps and width 64 in layout history, but got 'tensor<?x4x?x64xf32>'}}
+  %y, %a = dplr.short_conv <history> %x weight(%w : tensor<?x64x4xf32>)
+      cache(%c : tensor<?x4x?x64xf32>) : tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @short_conv_c4(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: tensor<?x?x64x4xbf16>) {
+  // expected-error @below {{expected a cache of the input's element type, but got 'tensor<?x?x64x4xbf16>'}}
+  %y, %a = dplr.short_conv <full> %x weight(%w : tensor<?x64x4xf32>)
+      cache(%c : tensor<?x?x64x4xbf16>) : tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @short_conv_c5(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: tensor<?x?x64x4xf32>, %i: tensor<?xi32>) {
+  // expected-error @below {{expected sources of a cache only with slots}}
+  %y, %a = dplr.short_conv <full> %x weight(%w : tensor<?x64x4xf32>)
+      cache(%c : tensor<?x?x64x4xf32>) sources(%i : tensor<?xi32>) : tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @gated_rmsnorm_c1(%x: tensor<?x?x64xf32>, %w: tensor<64xf32>) {
+  // expected-error @below {{expected a finite norm epsilon of at least 0, but got -1.000000e+00}}
+  %y = dplr.gated_rmsnorm <silu> %x gate(%x) weight(%w : tensor<64xf32>) eps -1.0
+      : tensor<?x?x64xf32>, tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
+func.func @gated_rmsnorm_c2(%x: tensor<?x?x64xf32>, %w: tensor<32xf32>) {
+  // expected-error @below {{expected gate and weight of width 64, but got 64 and 32}}
+  %y = dplr.gated_rmsnorm <silu> %x gate(%x) weight(%w : tensor<32xf32>) eps 1.0e-5
+      : tensor<?x?x64xf32>, tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
 // Operand types outside the table of the .td.
 func.func @l2norm_element_type(%k: tensor<?x?x128xf64>) {
   // expected-error @below {{must be 3D tensor of bfloat16 type or 16-bit float or 32-bit float values}}

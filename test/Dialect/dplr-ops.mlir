@@ -99,6 +99,33 @@ func.func @recurrence_erase_pair(%q: tensor<?x?x64xf16>, %g: tensor<?xf32>,
   return %o : tensor<?x?x64xf16>
 }
 
+// CHECK-LABEL: func.func @recurrence_pool(
+// CHECK: slots(%{{.*}} : tensor<?xi32>) sources(%{{.*}} : tensor<?xi32>) snapshots(%{{.*}} : tensor<?xi32>) scale
+func.func @recurrence_pool(%q: tensor<?x?x64xf32>, %pool: tensor<?x?x64x64xf32>,
+    %i: tensor<?xi32>, %s: f32) -> tensor<?x?x64x64xf32> {
+  %o, %after = dplr.recurrence q(%q : tensor<?x?x64xf32>)
+      k(%q : tensor<?x?x64xf32>) v(%q : tensor<?x?x64xf32>)
+      initial(%pool : tensor<?x?x64x64xf32>) slots(%i : tensor<?xi32>)
+      sources(%i : tensor<?xi32>) snapshots(%i : tensor<?xi32>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return %after : tensor<?x?x64x64xf32>
+}
+
+// CHECK-LABEL: func.func @layer(
+// CHECK: dplr.short_conv <history> %{{.*}} weight(%{{.*}} : tensor<?x128x4xbf16>) cache(%{{.*}} : tensor<?x3x?x128xbf16>) slots(%{{.*}} : tensor<?xi64>) offsets(%{{.*}} : tensor<?xi32>) : tensor<?x?x128xbf16>
+// CHECK: dplr.gated_rmsnorm <sigmoid> %{{.*}} gate(%{{.*}}) weight(%{{.*}} : tensor<128xf32>) eps 1.000000e-05 : tensor<?x?x128xbf16>, tensor<?x?x128xbf16>
+func.func @layer(%x: tensor<?x?x128xbf16>, %w: tensor<?x128x4xbf16>,
+    %c: tensor<?x3x?x128xbf16>, %slots: tensor<?xi64>, %offsets: tensor<?xi32>,
+    %nw: tensor<128xf32>) -> tensor<?x?x128xbf16> {
+  %y, %after = dplr.short_conv <history> %x weight(%w : tensor<?x128x4xbf16>)
+      cache(%c : tensor<?x3x?x128xbf16>) slots(%slots : tensor<?xi64>)
+      offsets(%offsets : tensor<?xi32>) : tensor<?x?x128xbf16>
+  %z = dplr.gated_rmsnorm <sigmoid> %y gate(%x) weight(%nw : tensor<128xf32>)
+      eps 1.0e-5 : tensor<?x?x128xbf16>, tensor<?x?x128xbf16>
+  return %z : tensor<?x?x128xbf16>
+}
+
 // CHECK-LABEL: func.func @form(
 // CHECK-SAME: dplr.form = #dplr.form<chunk>
 func.func @form() attributes {dplr.form = #dplr.form<chunk>} { return }

@@ -73,6 +73,26 @@ func.func @view_c2_negative(%r: !tile.ref<i8>) {
 
 // -----
 
+func.func @check_slots_c1(%s: !tile.ref<i32>, %r: !tile.ref<i32>, %n: index) {
+  // expected-error @below {{expected a status of i64, but got '!tile.ref<i32>'}}
+  tile.check_slots %s, slots(%r) sources(%r) offsets(%r) count(%n) tokens(%n) pool(%n)
+      : !tile.ref<i32>, !tile.ref<i32>, !tile.ref<i32>, !tile.ref<i32>
+  return
+}
+
+// -----
+
+func.func @check_slots_c2(%s: !tile.ref<i64>, %r: !tile.ref<i32>,
+    %t: !tile.ref<f32>, %n: index) {
+  // expected-error @below {{expected indices of i32 or i64, but got 'f32'}}
+  tile.check_slots %s, slots(%r) sources(%r) snapshots(%t : !tile.ref<f32>) offsets(%r)
+      count(%n) tokens(%n) pool(%n)
+      : !tile.ref<i64>, !tile.ref<i32>, !tile.ref<i32>, !tile.ref<i32>
+  return
+}
+
+// -----
+
 func.func @load_scalar_c1_integer(%r: !tile.ref<i32>, %i: index, %x: f32) {
   // expected-error @below {{expected result and default of type 'index' for element type 'i32', but got 'f32' and 'f32'}}
   %0 = tile.load_scalar %r[%i] else %x : !tile.ref<i32> -> f32

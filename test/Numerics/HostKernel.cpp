@@ -59,6 +59,14 @@ void compileInto(HostVariant &host, ModuleOp module,
     return;
   }
   host.kernel = *kernel;
+  if (host.variant.slots) {
+    auto check = (*jit)->lookup(checkEntryName(host.variant));
+    if (!check) {
+      host.error = "JIT: " + llvm::toString(check.takeError());
+      return;
+    }
+    host.check = check->entry;
+  }
   host.jit = std::move(*jit);
 }
 
@@ -74,6 +82,8 @@ HostVariant compileModule(ModuleOp module, Variant variant) {
 std::optional<std::string> HostVariant::run(Case &c) const {
   if (!error.empty())
     return error;
+  if (check && c.find("status"))
+    check(c.argv(), 0, 1, nullptr);
   if (!runOnHost(kernel.entry, c.argv(), c.programs(vTile),
                  kernel.scratchBytes))
     return "no memory for scratch";

@@ -19,6 +19,7 @@ struct HostVariant {
   std::string error;
   std::unique_ptr<HostJit> jit;
   JitKernel kernel;
+  HostEntry check = nullptr; ///< of a pool variant
   int64_t vTile = 0;
 
   /// Runs all program instances of the case, which must be of this variant.

@@ -9,6 +9,8 @@
 
 #include "gtest/gtest.h"
 
+#include <cmath>
+
 using namespace mlir;
 using namespace kdac;
 using namespace kdac::reference;
@@ -100,6 +102,130 @@ TEST(Interpreter, ChainsOps) {
   ASSERT_TRUE(succeeded(got));
   // a = [1, 2 * (1 + 4)] = [1, 10]; b = [1, 2 * (1 + 2 * 10)] = [1, 42].
   EXPECT_EQ((*got)[0].data, (std::vector<double>{1.0, 42.0}));
+}
+
+// Two sequences of two tokens in a pool of three slots; q = k = 1, so that states
+// add up values and outputs are states.
+TEST(Interpreter, Pools) {
+  MLIRContext context;
+  context.loadDialect<dplr::DplrDialect, func::FuncDialect>();
+  auto module = parseSourceString<ModuleOp>(R"(
+    func.func @pool(%q: tensor<?x1x1xf32>, %v: tensor<?x1x1xf32>,
+        %pool: tensor<?x1x1x1xf32>, %slots: tensor<?xi32>,
+        %sources: tensor<?xi32>, %snapshots: tensor<?xi32>, %s: f32)
+        -> (tensor<?x1x1xf32>, tensor<?x1x1x1xf32>) {
+      %o, %after = dplr.recurrence q(%q : tensor<?x1x1xf32>)
+        k(%q : tensor<?x1x1xf32>) v(%v : tensor<?x1x1xf32>)
+        initial(%pool : tensor<?x1x1x1xf32>) slots(%slots : tensor<?xi32>)
+        sources(%sources : tensor<?xi32>) snapshots(%snapshots : tensor<?xi32>)
+        scale(%s)
+        {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+        -> tensor<?x1x1xf32>, tensor<?x1x1x1xf32>
+      return %o, %after : tensor<?x1x1xf32>, tensor<?x1x1x1xf32>
+    })",
+                                            &context);
+  ASSERT_TRUE(module);
+  auto function = *module->getOps<func::FuncOp>().begin();
+  using Doubles = std::vector<double>;
+  float q[] = {1, 1, 1, 1}, v[] = {1, 2, 4, 8}, pool[] = {100, 200, 300};
+  float scale = 1;
+  auto run = [&](std::vector<int32_t> slots, std::vector<int32_t> sources,
+                 std::vector<int32_t> snapshots) {
+    auto list = [](const std::vector<int32_t> &x) {
+      return InterpreterArgument{x.empty() ? nullptr : x.data(),
+                                 {static_cast<int64_t>(x.size())}};
+    };
+    InterpreterArgument owned = list(slots);
+    owned.shape = {2};
+    auto got = interpretDplr(function, {{q, {4, 1, 1}},
+                                        {v, {4, 1, 1}},
+                                        {pool, {3, 1, 1, 1}},
+                                        owned,
+                                        list(sources),
+                                        list(snapshots),
+                                        {&scale, {}}});
+    EXPECT_TRUE(succeeded(got));
+    return std::make_pair((*got)[0].data, (*got)[1].data);
+  };
+  EXPECT_EQ(run({2, 0}, {}, {}), std::make_pair(Doubles{301, 303, 104, 112},
+                                                Doubles{112, 200, 303}));
+  EXPECT_EQ(run({}, {}, {}), std::make_pair(Doubles{101, 103, 204, 212},
+                                            Doubles{103, 212, 300}));
+  EXPECT_EQ(run({-1, 1}, {}, {}), std::make_pair(Doubles{0, 0, 204, 212},
+                                                 Doubles{100, 212, 300}));
+  EXPECT_EQ(run({1, 7}, {}, {}), std::make_pair(Doubles{201, 203, 0, 0},
+                                                Doubles{100, 203, 300}));
+  EXPECT_EQ(run({2, 0}, {-1, 1}, {}), std::make_pair(Doubles{1, 3, 204, 212},
+                                                     Doubles{212, 200, 3}));
+  EXPECT_EQ(run({2, -1}, {}, {0, 1, 2, 2}),
+            std::make_pair(Doubles{301, 303, 0, 0}, Doubles{301, 303, 300}));
+}
+
+TEST(Interpreter, ConvolvesAndKeepsInputs) {
+  MLIRContext context;
+  context.loadDialect<dplr::DplrDialect, func::FuncDialect>();
+  auto module = parseSourceString<ModuleOp>(R"(
+    func.func @full(%x: tensor<?x1x1xf32>, %w: tensor<?x1x3xf32>,
+        %c: tensor<?x?x1x3xf32>, %slots: tensor<?xi32>)
+        -> (tensor<?x1x1xf32>, tensor<?x?x1x3xf32>) {
+      %y, %after = dplr.short_conv <full> %x weight(%w : tensor<?x1x3xf32>)
+        cache(%c : tensor<?x?x1x3xf32>) slots(%slots : tensor<?xi32>)
+        : tensor<?x1x1xf32>
+      return %y, %after : tensor<?x1x1xf32>, tensor<?x?x1x3xf32>
+    }
+    func.func @history(%x: tensor<?x1x1xf32>, %w: tensor<?x1x3xf32>,
+        %c: tensor<?x2x?x1xf32>, %slots: tensor<?xi32>)
+        -> (tensor<?x1x1xf32>, tensor<?x2x?x1xf32>) {
+      %y, %after = dplr.short_conv <history> %x weight(%w : tensor<?x1x3xf32>)
+        cache(%c : tensor<?x2x?x1xf32>) slots(%slots : tensor<?xi32>)
+        : tensor<?x1x1xf32>
+      return %y, %after : tensor<?x1x1xf32>, tensor<?x2x?x1xf32>
+    })",
+                                            &context);
+  ASSERT_TRUE(module);
+  auto silu = [](double x) { return x / (1 + std::exp(-x)); };
+  float x[] = {1, 2}, w[] = {0.25, 0.5, 1}, full[] = {9, 4, 8, 7, 7, 7};
+  float history[] = {4, 8, 7, 7};
+  int32_t slots[] = {0, -1};
+  auto got = interpretDplr(
+      module->lookupSymbol<func::FuncOp>("full"),
+      {{x, {2, 1, 1}}, {w, {1, 1, 3}}, {full, {2, 1, 1, 3}}, {slots, {2}}});
+  ASSERT_TRUE(succeeded(got));
+  EXPECT_DOUBLE_EQ((*got)[0].data[0], silu(0.25 * 4 + 0.5 * 8 + 1));
+  EXPECT_EQ((*got)[1].data, (std::vector<double>{4, 8, 1, 7, 7, 7}));
+  int32_t one[] = {1};
+  got = interpretDplr(
+      module->lookupSymbol<func::FuncOp>("history"),
+      {{x, {2, 1, 1}}, {w, {1, 1, 3}}, {history, {2, 2, 1, 1}}, {one, {1}}});
+  ASSERT_TRUE(succeeded(got));
+  EXPECT_DOUBLE_EQ((*got)[0].data[0], silu(0.25 * 7 + 0.5 * 7 + 1));
+  EXPECT_DOUBLE_EQ((*got)[0].data[1], silu(0.25 * 7 + 0.5 * 1 + 2));
+  EXPECT_EQ((*got)[1].data, (std::vector<double>{4, 8, 1, 2}));
+}
+
+TEST(Interpreter, NormalisesAndGates) {
+  MLIRContext context;
+  context.loadDialect<dplr::DplrDialect, func::FuncDialect>();
+  auto module = parseSourceString<ModuleOp>(R"(
+    func.func @gated(%x: tensor<?x1x2xf32>, %z: tensor<?x1x2xf32>,
+        %w: tensor<2xf32>) -> (tensor<?x1x2xf32>, tensor<?x1x2xf32>) {
+      %a = dplr.gated_rmsnorm <sigmoid> %x gate(%z) weight(%w : tensor<2xf32>)
+        eps 0.5 : tensor<?x1x2xf32>, tensor<?x1x2xf32>
+      %b = dplr.gated_rmsnorm <silu> %x gate(%z) weight(%w : tensor<2xf32>)
+        eps 0.5 : tensor<?x1x2xf32>, tensor<?x1x2xf32>
+      return %a, %b : tensor<?x1x2xf32>, tensor<?x1x2xf32>
+    })",
+                                            &context);
+  ASSERT_TRUE(module);
+  float x[] = {3, 4}, z[] = {0, 2}, w[] = {1, 0.5};
+  auto got = interpretDplr(*module->getOps<func::FuncOp>().begin(),
+                           {{x, {1, 1, 2}}, {z, {1, 1, 2}}, {w, {2}}});
+  ASSERT_TRUE(succeeded(got));
+  double norm = 1 / std::sqrt(12.5 + 0.5), open = 1 / (1 + std::exp(-2.0));
+  EXPECT_DOUBLE_EQ((*got)[0].data[0], 3 * norm * 0.5);
+  EXPECT_DOUBLE_EQ((*got)[0].data[1], 4 * norm * 0.5 * open);
+  EXPECT_DOUBLE_EQ((*got)[1].data[0], 0);
+  EXPECT_DOUBLE_EQ((*got)[1].data[1], 4 * norm * 0.5 * open * 2);
 }
 
 TEST(Interpreter, RefusesWhatItCannotRun) {

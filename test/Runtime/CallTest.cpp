@@ -25,6 +25,109 @@ void expectRefusal(const std::function<void(fixture::Call &)> &change,
 enum { Q, K, V, H0, Offsets, Out, Ht };
 enum { N, T, H, HV, QStride, KStride, VStride, OutStride };
 
+/// A call of a pool variant with 4 slots, 2 sequences and 2 heads of 32 x 32.
+struct PoolCall {
+  PackVariant variant;
+  int64_t pool = 4, slotPitch = 2 * 1024, headPitch = 1024, sequences = 2;
+  bool hasSlots = true;
+
+  PoolCall() {
+    Variant v = fixture::linear("host");
+    v.slots = DType::I64;
+    EXPECT_EQ(resolve(v), std::nullopt);
+    Launch launch;
+    launch.entry = entryName(v);
+    launch.args = launchArgs(v);
+    variant.variant = v;
+    variant.launches = {launch};
+  }
+  std::string refusal() {
+    void *data = reinterpret_cast<void *>(0x1000), *none = nullptr;
+    std::vector<int64_t> sizes;
+    std::vector<void *> argv;
+    sizes.reserve(variant.launches[0].args.size());
+    float scale = 1;
+    for (const LaunchArg &a : variant.launches[0].args) {
+      const std::string &name = a.arg.name;
+      if (a.arg.kind == ArgKind::Scale) {
+        argv.push_back(&scale);
+      } else if (a.arg.kind == ArgKind::Size) {
+        sizes.push_back(name == "N"            ? sequences
+                        : name == "pool"       ? pool
+                        : name == "slot_pitch" ? slotPitch
+                        : name == "head_pitch" ? headPitch
+                        : name == "H" || name == "HV" ? 2
+                        : name == "T"                 ? 1
+                                                      : 64);
+        argv.push_back(&sizes.back());
+      } else {
+        bool isAbsent = name == "offsets" || (name == "slots" && !hasSlots);
+        argv.push_back(isAbsent ? &none : &data);
+      }
+    }
+    return checkCall(variant, variant.launches[0], argv.data()).message();
+  }
+};
+
+// pitfalls.md STA-3.
+TEST(CheckPool, StatesMustNotOverlap) {
+  PoolCall good;
+  EXPECT_EQ(good.refusal(), "");
+  PoolCall slots;
+  slots.slotPitch = 2 * 1024 - 8;
+  EXPECT_EQ(slots.refusal(),
+            "arguments slot_pitch = 2040 and head_pitch = 1024 make states of "
+            "1024 elements overlap");
+  PoolCall heads;
+  heads.headPitch = 1016;
+  heads.slotPitch = 4096;
+  EXPECT_EQ(heads.refusal(),
+            "arguments slot_pitch = 4096 and head_pitch = 1016 make states of "
+            "1024 elements overlap");
+  PoolCall headsOutside;
+  headsOutside.slotPitch = 1024;
+  headsOutside.headPitch = 4 * 1024;
+  EXPECT_EQ(headsOutside.refusal(), "");
+}
+
+TEST(CheckPool, PitchesKeepLinesAligned) {
+  PoolCall call;
+  call.slotPitch = 2050;
+  EXPECT_EQ(call.refusal(), "argument slot_pitch = 2050 is not a multiple of 4 "
+                            "elements");
+}
+
+TEST(CheckPool, SizesFit64Bits) {
+  PoolCall call;
+  call.pool = int64_t(1) << 40;
+  call.slotPitch = int64_t(1) << 30;
+  EXPECT_EQ(call.refusal(),
+            "a pool of 1099511627776 slots with pitches 1073741824 and 1024 is "
+            "larger than 2^63 bytes");
+}
+
+TEST(CheckPool, WithoutSlotsThePoolHoldsAllSequences) {
+  PoolCall call;
+  call.hasSlots = false;
+  call.sequences = 5;
+  EXPECT_EQ(call.refusal(), "N = 5 sequences without slots need as many slots, "
+                            "but pool = 4");
+}
+
+TEST(CheckPool, StatusNamesTheIndex) {
+  EXPECT_TRUE(poolStatus(-1).ok());
+  EXPECT_EQ(poolStatus(8 * 37).message(),
+            "slots[37] is neither -1 nor below the number of slots");
+  EXPECT_EQ(poolStatus(8 * 5 + 1).message(),
+            "slots[5] is a slot that an earlier sequence has");
+  EXPECT_EQ(poolStatus(8 * 2 + 3).message(),
+            "sources[2] is a slot that another sequence writes");
+  EXPECT_EQ(poolStatus(8 * 6 + 5).message(),
+            "snapshots[6] is a slot that another snapshot or sequence has");
+  EXPECT_EQ(poolStatus(7).message(),
+            "the status word 7 was not written by a kernel");
+}
+
 TEST(CheckCall, AcceptsAGoodCall) {
   EXPECT_EQ(refusal([](auto &) {}), "");
 }

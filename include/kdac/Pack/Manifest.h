@@ -42,7 +42,8 @@ struct Launch {
   std::string entry;           ///< the symbol in every image
   std::vector<LaunchArg> args; ///< ABI order
   /// Number of program instances, flat on x, as a size expression over the
-  /// call's N, T, H, HV and the variant's K, V (SizeExpr.h).
+  /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in a
+  /// call with a status word, else 0.
   std::string grid;
   int64_t blockThreads = 1; ///< GPU only
   int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory

@@ -10,6 +10,7 @@
 #include "kdac/Variant/Variant.h"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -37,6 +38,18 @@ struct CaseSpec {
   std::optional<double> scale; ///< default K^-0.5
   /// Elements between the tokens of every strided tensor; a multiple of 8.
   int64_t tokenGap = 0;
+  // Of variants with slots (Pool.h). Indices that are not given are drawn: slots
+  // a random choice of the pool with a -1 among them.
+  bool inPlace = true;      ///< ht is h0
+  bool hasSlots = true;     ///< else sequence n has slot n
+  bool hasSources = false;  ///< states come from slots of their own
+  bool hasSnapshots = true; ///< of variants with snapshots
+  bool checked = true;      ///< a status word
+  std::vector<int64_t> slots, sources, snapshots;
+  bool hasCaches = true; ///< of variants with a convolution
+  int64_t cacheGap = 0;  ///< elements between slots of a cache; a multiple of 8
+  int64_t headGap = 0; ///< elements between heads of a slot; a multiple of 8
+  int64_t slotGap = 0; ///< heads that a slot has room for beyond HV
   double gateNormalizer = 1.0; ///< of recipe fla: FLA's gln
   double gateMask = 0.0;       ///< of recipes fla and fla_packed: FLA's mask_p
   double gateFloor = -1e30; ///< of recipes fla and fla_packed: FLA's safe_gate
@@ -78,12 +91,35 @@ public:
   /// The scratch memory that argv passes on; null until then.
   void useWorkspace(void *address) { workspace = address; }
 
+  /// Slots of the pool, and where a state lies in h0 and ht: row (slot, head).
+  int64_t poolSlots() const { return poolCount; }
+  int64_t poolRow(int64_t slot, int64_t head) const {
+    return slot * (valueHeads() + description.slotGap) + head;
+  }
+  /// Indices in use: slots of sequences, where their states come from, and of
+  /// tokens (empty: no snapshots).
+  const std::vector<int64_t> &slots() const { return slotOf; }
+  const std::vector<int64_t> &sources() const { return sourceOf; }
+  const std::vector<int64_t> &snapshots() const { return snapshotOf; }
+  bool isSlot(int64_t index) const { return index >= 0 && index < poolCount; }
+  /// The pool before the run: h0 itself changes in place.
+  const Buffer *poolBefore() const { return before.get(); }
+  /// The pool that is written: ht, or h0 in place. Null: none.
+  const Buffer *poolAfter() const;
+
+  /// A convolution's cache before the run; null if there is none.
+  const Buffer *cacheBefore(std::string_view name) const;
+
   /// Poisons the outputs, for another run.
   void poisonOutputs();
 
 private:
   friend Case makeCase(CaseSpec spec);
   void addBuffers();
+  void choosePool(); // Pool.cpp
+  void fillIndices();
+  void restorePool();
+  void keepCaches();
   int64_t sizeOf(const std::string &name) const;
   void fill();
 
@@ -92,8 +128,12 @@ private:
   int64_t bufferTokens = 0;
   float scaleValue = 1.0f;
   std::vector<Arg> args;
+  int64_t poolCount = 0;
+  std::vector<int64_t> slotOf, sourceOf, snapshotOf;
+  std::shared_ptr<Buffer> before;
+  std::vector<std::shared_ptr<Buffer>> cachesBefore;
   std::vector<Buffer> tensors;
-  std::vector<uint64_t> slots; ///< argument values: pointer, int64 or float
+  std::vector<uint64_t> values; ///< argument values: pointer, int64 or float
   void *workspace = nullptr;
   std::vector<void *> pointers;
 };

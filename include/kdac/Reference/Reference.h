@@ -37,6 +37,33 @@ Rows logDecay(GateMap map, Rows logits, int64_t width);
 /// dplr.write_strength: beta of one logit per row.
 Rows writeStrength(Beta map, Rows logits);
 
+/// What dplr.short_conv reads.
+struct ShortConv {
+  Rows input;        ///< [tokens, heads, width]
+  Rows weight;       ///< [1, heads, width * taps], taps of a channel together
+  int64_t width = 1, taps = 4;
+  std::vector<int64_t> offsets; ///< as in Operands
+  /// The `width` inputs of a sequence and head `back` tokens before its first, 1
+  /// to taps - 1. Empty: zeros.
+  std::function<void(int64_t sequence, int64_t head, int64_t back, double *)>
+      before;
+};
+
+/// dplr.short_conv with its SiLU: rows [tokens, heads, width].
+Rows shortConv(ShortConv conv);
+
+/// What dplr.gated_rmsnorm does to an output row.
+struct GatedNorm {
+  OutputNorm activation = OutputNorm::None;
+  Rows gate;   ///< [tokens, HV, V]
+  Rows weight; ///< [1, 1, V]
+  double eps = 1e-5;
+};
+
+/// dplr.gated_rmsnorm of one row of `width` elements, in place.
+void gateRow(const GatedNorm &norm, int64_t token, int64_t head, double *row,
+             int64_t width);
+
 /// Everything dplr.recurrence reads. An empty Rows is an absent operand.
 struct Operands {
   int64_t heads = 1;      ///< H
@@ -55,12 +82,18 @@ struct Operands {
   Rows initial; ///< [N, HV, matrix] in `layout`; absent: 0
   StateLayout layout = StateLayout::VK;
   double scale = 1.0;
+  /// Sequences of a pool without a slot: output and state 0, nothing is read.
+  /// Empty: none.
+  std::vector<bool> skipped;
+  GatedNorm norm; ///< of the output; not of the recurrence itself
+  bool keepAll = false; ///< return the state after every token
 };
 
 /// What dplr.recurrence returns.
 struct Results {
   std::vector<double> out;        ///< [offsets.back(), HV, V]
   std::vector<double> finalState; ///< [N, HV, V, K] or [N, HV, K, V]
+  std::vector<double> states; ///< [offsets.back(), HV, ...] if keepAll
 };
 
 /// Runs the recurrence, one (sequence, value head) a work item. Tokens outside

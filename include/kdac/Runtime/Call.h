@@ -20,6 +20,11 @@ using CallArguments = void *const *;
 Status checkCall(const PackVariant &variant, const Launch &launch,
                  CallArguments argv);
 
+/// What the status word of a pool variant's checked launch says, once its stream
+/// has been synchronised: success, or which index was bad. The launch wrote
+/// nothing in that case.
+Status poolStatus(int64_t word);
+
 /// The number of program instances of a checked call: 0 means that there is
 /// nothing to run.
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,

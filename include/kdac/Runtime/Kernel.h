@@ -36,7 +36,8 @@ public:
   /// Local memory per thread that the driver reports, in bytes.
   int64_t localBytes() const { return state->localBytes; }
 
-  /// Checks the call and enqueues it on `stream`.
+  /// Checks the call and enqueues it on `stream`; with a status word after a
+  /// kernel that checks its indices (poolStatus reads the word).
   Status launch(cuda::Stream stream, CallArguments argv) const;
   /// Enqueues a call of `grid` instances that was checked before: checkCall and
   /// gridOf done once for a call that is repeated.
@@ -87,7 +88,7 @@ private:
     std::string origin;
     void *library = nullptr;
     int file = -1; ///< the library's memory
-    HostEntry entry = nullptr;
+    std::vector<HostEntry> entries; ///< one per launch
     explicit State(PackVariant variant) : variant(std::move(variant)) {}
     ~State();
     Status loadImage(std::string_view bytes);

@@ -19,6 +19,13 @@ enum class StateLayout {
   VK, ///< [N, HV, V, K], the default
   KV, ///< [N, HV, K, V]
 };
+/// The inputs that a causal convolution of width W keeps, D channels.
+enum class CacheLayout {
+  Full,    ///< [slots, D, W], oldest first; the newest W - 1 are used
+  History, ///< [slots, W - 1, D], oldest first
+};
+/// The gate of the output's RMS norm.
+enum class OutputNorm { None, Sigmoid, Silu };
 enum class Precision { Fast, Default, High };
 
 /// Every compile-time choice of a kernel. `resolve` fills what is unset.
@@ -36,6 +43,17 @@ struct Variant {
   std::optional<bool> l2norm;      ///< default: the recurrence's row
   double lowerBound = -5.0;        ///< of the bounded gate, in (-inf, 0)
   DType offsetDtype = DType::I32;  ///< of packed offsets: i32 or i64
+  /// States in a pool of slots, found through indices of this type, i32 or i64.
+  std::optional<DType> slots;
+  /// Step form with slots: the state after each token goes to a slot of its own.
+  bool snapshots = false;
+  /// Step form: width of a causal convolution with SiLU in front of q, k and v,
+  /// 2 to 4; 0: none.
+  int64_t conv = 0;
+  CacheLayout cacheLayout = CacheLayout::Full;
+  /// Step form: RMS norm of the output per head, times a gate.
+  OutputNorm norm = OutputNorm::None;
+  double normEps = 1e-5; ///< on the mean of squares
   Precision precision = Precision::Default;
   std::string target = "host"; ///< a row of lib/Target/Targets.cpp
 
@@ -52,6 +70,10 @@ std::optional<std::string> resolve(Variant &variant);
 std::string variantStem(const Variant &variant);
 std::string variantName(const Variant &variant);
 
+/// The symbol of the kernel that checks a pool variant's indices before it runs:
+/// takes the same arguments, one program instance.
+std::string checkEntryName(const Variant &variant);
+
 /// The symbol of the kernel: the name with '.' and '-' replaced by '_'.
 std::string entryName(const Variant &variant);
 
@@ -65,7 +87,8 @@ enum class ArgKind {
 };
 
 /// One kernel argument. Shapes are in terms of N sequences, H key heads, HV value
-/// heads, K, V, and `tokens`: all tokens of the call, sequence after sequence.
+/// heads, K, V, `tokens`: all tokens of the call, sequence after sequence, and
+/// `pool`: slots of a state pool.
 struct Arg {
   std::string name;
   ArgKind kind;
@@ -74,12 +97,16 @@ struct Arg {
   std::string shape;     ///< for people: "[tokens, H, K]"
 };
 
-/// Arguments in ABI order: q k v g beta A_log dt_bias a b h0 offsets out ht
-/// workspace (chunk form; whatever its schedule, so that schedules are
-/// interchangeable), then
-/// sizes (N T H HV and one token stride, in elements, per sequence tensor), then
+/// Arguments in ABI order: q k v g beta A_log dt_bias a b, q_conv k_conv v_conv
+/// q_cache k_cache v_cache, z norm_weight, h0 slots sources snapshots offsets out ht workspace (chunk form; whatever its schedule, so that
+/// schedules are interchangeable) status, then sizes (N T H HV, pool slot_pitch
+/// head_pitch, q_cache_pitch k_cache_pitch v_cache_pitch, and one token stride, in elements, per sequence tensor), then
 /// scale. Absent tensors have neither a pointer nor a stride. Without offsets
 /// every sequence has T tokens; with them T is the number of all tokens.
+///
+/// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s is
+/// the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
+/// docs/DECODE.md has the meaning of the indices and of the status word.
 std::vector<Arg> kernelArgs(const Variant &variant);
 
 /// Bytes of one element.
@@ -91,12 +118,16 @@ std::string_view spell(Form);
 std::string_view spell(DType);
 std::string_view spell(StateLayout);
 std::string_view spell(Precision);
+std::string_view spell(CacheLayout);
+std::string_view spell(OutputNorm);
 std::string_view spell(Gate);
 std::string_view spell(Beta);
 std::string_view spell(Decay);
 std::optional<Form> parseForm(std::string_view);
 std::optional<DType> parseDType(std::string_view);
 std::optional<StateLayout> parseStateLayout(std::string_view);
+std::optional<CacheLayout> parseCacheLayout(std::string_view);
+std::optional<OutputNorm> parseOutputNorm(std::string_view);
 std::optional<Precision> parsePrecision(std::string_view);
 std::optional<Gate> parseGate(std::string_view);
 std::optional<Beta> parseBeta(std::string_view);

@@ -1,0 +1,71 @@
+// Guarded arguments and the check of slot indices.
+#include "GpuLowering.h"
+#include "SlotCheck.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+void GpuLowering::lowerGuard(tile::GuardOp op) {
+  Value ref = scalars.lookup(op.getRef());
+  Value null = LLVM::ZeroOp::create(b, ref.getType());
+  scalars.map(op.getResult(),
+              LLVM::SelectOp::create(b, scalars.lookup(op.getCondition()), ref,
+                                     null));
+}
+
+/// Guarded pointers are two registers each around the loop, but cheap to make
+/// again in it: their conditions are hidden, as sizes are.
+void GpuLowering::hideGuards(IRMapping &before) {
+  DenseMap<Value, Value> conditions;
+  for (auto guard : kernel.getOps<tile::GuardOp>()) {
+    Value old = scalars.lookupOrNull(guard.getResult());
+    if (!old)
+      continue; // after the loop
+    Value &hidden = conditions[guard.getCondition()];
+    if (!hidden) {
+      Value condition = scalars.lookup(guard.getCondition());
+      Value number = arith::ExtUIOp::create(b, b.getI64Type(), condition);
+      hidden = arith::CmpIOp::create(b, arith::CmpIPredicate::ne,
+                                     b.opaqueSize(number), b.i64(0));
+    }
+    before.map(guard.getResult(), old);
+    Value ref = scalars.lookup(guard.getRef());
+    Value null = LLVM::ZeroOp::create(b, ref.getType());
+    scalars.map(guard.getResult(),
+                LLVM::SelectOp::create(b, hidden, ref, null));
+  }
+}
+
+void GpuLowering::lowerChoose(tile::ChooseOp op) {
+  scalars.map(op.getResult(),
+              LLVM::SelectOp::create(b, scalars.lookup(op.getCondition()),
+                                     scalars.lookup(op.getRef()),
+                                     scalars.lookup(op.getOtherwise())));
+}
+
+/// One block: its threads take the entries in turn.
+void GpuLowering::lowerCheckSlots(tile::CheckSlotsOp op) {
+  SlotCheck check = slotCheckOf(op, [&](Value value) {
+    Value mapped = scalars.lookup(value);
+    return mapped.getType().isIndex() ? b.toI64(mapped) : mapped;
+  });
+  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), check.status);
+  Value wanted = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
+                                       b.i64(0));
+  auto branch = scf::IfOp::create(b, wanted, false);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  Value isFirst =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, thread, b.i32(0));
+  auto first = scf::IfOp::create(b, isFirst, false);
+  {
+    OpBuilder::InsertionGuard inner(b);
+    b.setInsertionPointToStart(first.thenBlock());
+    emitStatusReset(b, check);
+  }
+  b.barrier();
+  emitSlotCheck(b, check, b.toI64(thread), b.i64(threads));
+}
+
+} // namespace kdac

@@ -1,0 +1,144 @@
+// The parts of a layer around the recurrence, one token at a time: short
+// convolutions with their caches, and the gated norm of the output.
+#include "KernelBuilder.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+/// The channels of one head that a convolution works on, and its cache.
+struct KernelBuilder::Channels {
+  dplr::ShortConvOp conv;
+  Value tokens, stride, weight, cache, pitch; ///< arguments
+  Value first, all; ///< the head's first channel, and all channels of a token
+  int64_t width, tileWidth, taps;
+
+  bool isFull() { return conv.getLayout() == dplr::CacheLayout::Full; }
+  /// Entries of the cache, and of those in use the first.
+  int64_t entries() { return isFull() ? taps : taps - 1; }
+};
+
+KernelBuilder::Channels
+KernelBuilder::channelsOf(StringRef name, const MappedOperand &source) {
+  bool isValue = name == "v";
+  Channels c;
+  c.conv = source.conv;
+  c.tokens = arg(name);
+  c.stride = arg((name + "_stride").str());
+  c.weight = arg((name + "_conv").str());
+  c.cache = arg((name + "_cache").str());
+  c.pitch = arg((name + "_cache_pitch").str());
+  c.width = isValue ? problem.valueDim() : problem.keyDim();
+  c.tileWidth = isValue ? valueTile : keyTile;
+  c.taps = cast<RankedTensorType>(source.conv.getWeight().getType()).getDimSize(2);
+  c.first = b.mulI(isValue ? valueHead : keyHead, b.index(c.width));
+  c.all = b.mulI(arg(isValue ? "HV" : "H"), b.index(c.width));
+  return c;
+}
+
+static Type elementOf(Value ref) {
+  return cast<tile::RefType>(ref.getType()).getElementType();
+}
+
+static int64_t bytesOf(Value ref) {
+  return elementOf(ref).getIntOrFloatBitWidth() / 8;
+}
+
+/// Where entry `entry` of the head's channels lies in a slot: base and stride.
+static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
+                                            Value first, Value all, Value entry,
+                                            int64_t fullTaps) {
+  if (!fullTaps)
+    return {b.addI(start, b.addI(b.mulI(entry, all), first)), b.index(1)};
+  Value taps = b.index(fullTaps);
+  return {b.addI(start, b.addI(b.mulI(first, taps), entry)), taps};
+}
+
+/// The inputs at `position` of the sequence, or from before it: entry `entry` of
+/// the slot it starts from. f32.
+Value KernelBuilder::inputAt(const Channels &channels, Value position,
+                             Value entry) {
+  Channels c = channels;
+  Value isToken = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position,
+                                        b.index(0));
+  Value cache = c.cache;
+  if (hasSource)
+    cache = tile::GuardOp::create(b, cache.getType(), cache, hasSource);
+  Value ref = tile::ChooseOp::create(b, cache.getType(), c.tokens, isToken, cache);
+  Value token = b.addI(b.mulI(b.addI(begin, position), c.stride), c.first);
+  auto [kept, keptStride] =
+      cacheAddress(b, b.mulI(source, c.pitch), c.first, c.all, entry,
+                   c.isFull() ? c.taps : 0);
+  Value base = arith::SelectOp::create(b, isToken, token, kept);
+  Value stride = arith::SelectOp::create(b, isToken, b.index(1), keptStride);
+  return b.toF32(tile::LoadOp::create(
+      b, b.tileType({c.tileWidth}, elementOf(ref)), ref, base, stride,
+      ValueRange{b.index(c.width)}, bytesOf(ref), false));
+}
+
+Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
+                                   Value token) {
+  if (!source.conv)
+    return b.toF32(name == "v" ? loadValueRows(token, 0, {})
+                               : loadKeyRows(name, token, 0, {}));
+  Channels c = channelsOf(name, source);
+  Value local = b.subI(token, begin), sum;
+  for (int64_t tap = 0; tap < c.taps; ++tap) {
+    Value position = b.subI(local, b.index(c.taps - 1 - tap));
+    // Entries in use are the newest: the last one is position -1.
+    Value x = inputAt(c, position, b.addI(position, b.index(c.entries())));
+    Value weight = b.toF32(tile::LoadOp::create(
+        b, b.tileType({c.tileWidth}, elementOf(c.weight)), c.weight,
+        b.addI(b.mulI(c.first, b.index(c.taps)), b.index(tap)), b.index(c.taps),
+        ValueRange{b.index(c.width)}, bytesOf(c.weight), false));
+    Value term = b.mul(x, weight);
+    sum = sum ? b.add(sum, term) : term;
+  }
+  return b.once(b.mul(sum, b.sigmoid(sum)));
+}
+
+/// Entry e takes the input `entries - e` before the sequence's end; where that
+/// was before the sequence, an older entry moves down. In place this is safe in
+/// rising order: a thread reads what it moves before anything replaces it.
+void KernelBuilder::storeCache(const Channels &channels) {
+  Channels c = channels;
+  for (int64_t e = 0; e < c.entries(); ++e) {
+    Value position = b.subI(length, b.index(c.entries() - e));
+    Value x = inputAt(c, position, b.addI(length, b.index(e)));
+    auto [base, stride] =
+        cacheAddress(b, b.mulI(slot, c.pitch), c.first, c.all, b.index(e),
+                     c.isFull() ? c.taps : 0);
+    tile::StoreOp::create(b, b.round(x, elementOf(c.cache)), c.cache, base,
+                          stride, ValueRange{b.index(c.width)}, bytesOf(c.cache),
+                          false);
+  }
+}
+
+void KernelBuilder::storeCaches() {
+  for (auto [name, operand] : {std::pair("q", &problem.q),
+                               std::pair("k", &problem.k),
+                               std::pair("v", &problem.v)})
+    if (operand->conv)
+      storeCache(channelsOf(name, *operand));
+}
+
+Value KernelBuilder::gated(Value out, Value token) {
+  dplr::GatedRmsNormOp norm = problem.norm;
+  if (!norm)
+    return out;
+  int64_t width = problem.valueDim();
+  out = b.once(out);
+  Value mean = b.mul(b.sum(b.mul(out, out), 0), 1.0 / static_cast<double>(width));
+  Value inverse =
+      b.rsqrt(b.add(mean, b.f32(norm.getEps().convertToDouble())));
+  Value weight = tile::LoadOp::create(
+      b, b.tileType({valueTile}), arg("norm_weight"), b.index(0), b.index(1),
+      ValueRange{b.index(width)}, 4, false);
+  Value gate = b.toF32(loadValueRows(token, 0, {}, "z"));
+  Value open = b.sigmoid(gate);
+  if (norm.getActivation() == dplr::Activation::Silu)
+    open = b.mul(open, gate);
+  return b.mul(b.mul(b.mul(out, b.splat(inverse, {valueTile})), weight), open);
+}
+
+} // namespace kdac
