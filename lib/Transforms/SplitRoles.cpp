@@ -82,8 +82,11 @@ llvm::DenseSet<Operation *> Splitter::ofOneSlice() {
     bool depends = llvm::any_of(op->getOperands(), [&](Value operand) {
       return result.contains(operand.getDefiningOp());
     });
-    // The program's number modulo the number of slices: see KernelBuilder.
-    bool isSlice = isa<arith::RemUIOp>(op) && op->getOperand(0) == id.getResult();
+    // The program's number modulo the constant number of slices: see
+    // KernelBuilder. A single slice has folded away.
+    bool isSlice = isa<arith::RemUIOp>(op) &&
+                   op->getOperand(0) == id.getResult() &&
+                   getConstantIntValue(op->getOperand(1));
     if (depends || isSlice)
       result.insert(op);
   });
