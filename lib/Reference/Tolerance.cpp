@@ -116,7 +116,7 @@ Tolerance toleranceOf(const Variant &variant, Difficulty difficulty) {
 double smallSampleFactor(int64_t elements, int64_t rows) {
   double samples =
       std::sqrt(std::max(1.0, double(elements)) * std::max(1.0, double(rows)));
-  return 1.0 + 4.0 / std::sqrt(samples);
+  return 1.0 + 6.0 / std::sqrt(samples);
 }
 
 } // namespace kdac::reference
