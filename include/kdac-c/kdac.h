@@ -137,6 +137,12 @@ typedef struct kdac_request {
   int64_t l2norm;             /* KDAC_UNSET, KDAC_NO or KDAC_YES */
   const char *offset_dtype;   /* i32, i64 */
   const char *precision;      /* fast, default, high */
+  const char *slots;          /* states in a pool: none, i32, i64 */
+  int64_t snapshots;          /* KDAC_YES: keep the state of every token */
+  int64_t conv;               /* width of the convolution; 0: none */
+  const char *cache_layout;   /* of its caches: full, history */
+  const char *norm;           /* of the output: none, sigmoid, silu */
+  double norm_eps;
   const kdac_stride *strides; /* of tensors that are not contiguous */
   int64_t stride_count;
 } kdac_request;
@@ -170,27 +176,39 @@ KDAC_API KDAC_CHECKED kdac_status *
 kdac_kernel_get_info(const kdac_kernel *kernel, kdac_kernel_info *out_info);
 
 /* One call. Pointers are device addresses on a GPU. Shapes: q, k, a, b are
- * [tokens, H, K]; v, out [tokens, HV, V]; g [tokens, HV, K] or [tokens, HV];
+ * [tokens, H, K]; v, out, z [tokens, HV, V]; g [tokens, HV, K] or [tokens, HV];
  * beta [tokens, HV]; A_log [HV]; dt_bias [HV, K] or [HV]; h0, ht
  * [N, HV, V, K] or [N, HV, K, V]. Without offsets there are N sequences of T
  * tokens each, one after the other; with offsets [N + 1], sequence n is tokens
- * offsets[n] .. offsets[n + 1] of T in all. Tensors that the variant does not
- * have must be NULL; h0, ht, offsets, A_log and dt_bias may be. */
+ * offsets[n] .. offsets[n + 1] of T in all. docs/DECODE.md has pools of states,
+ * caches of convolutions and the status word. Tensors that the variant does not
+ * have must be NULL; those that `kdac-pack explain` says may be null may be. */
 typedef struct kdac_call {
   int64_t struct_size;
   const void *q, *k, *v, *g, *beta;
   const void *A_log, *dt_bias; /* f32 */
   const void *a, *b;
-  const void *h0, *offsets;
+  const void *q_conv, *k_conv, *v_conv; /* weights of convolutions */
+  void *q_cache, *k_cache, *v_cache;    /* their last inputs */
+  const void *z, *norm_weight;          /* of the output's norm; weight f32 */
+  const void *h0;
+  const void *slots, *sources, *snapshots; /* of a pool of states */
+  const void *offsets;
   void *out, *ht;
   void *workspace; /* kdac_kernel_workspace_bytes of it */
   int64_t workspace_bytes;
+  void *status; /* int64_t in device memory */
   int64_t N, T;
   int64_t H, HV; /* key and value heads; HV 0: H */
+  int64_t pool;  /* slots of the pool */
+  /* Between slots and heads of a pool, and slots of caches, in elements; 0:
+   * contiguous. */
+  int64_t slot_pitch, head_pitch;
+  int64_t q_cache_pitch, k_cache_pitch, v_cache_pitch;
   /* Between two tokens, in elements; 0: contiguous. Heads and channels of a
    * token are contiguous, so a slice of a fused projection is a tensor. */
   int64_t q_stride, k_stride, v_stride, g_stride, beta_stride, a_stride,
-      b_stride, out_stride;
+      b_stride, z_stride, out_stride;
   float scale; /* 0: K^-0.5 */
 } kdac_call;
 

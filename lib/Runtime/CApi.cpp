@@ -225,6 +225,12 @@ static Request requestOf(const kdac_request &r) {
     if (value != 0)
       request.options.emplace_back(name, std::to_string(value));
   };
+  auto real = [&](const char *name, double value) {
+    char spelled[40];
+    std::snprintf(spelled, sizeof spelled, "%.17g", value);
+    if (value != 0)
+      request.options.emplace_back(name, spelled);
+  };
   text("recurrence", r.recurrence);
   text("form", r.form);
   number("key-dim", r.key_dim);
@@ -233,17 +239,20 @@ static Request requestOf(const kdac_request &r) {
   text("state-dtype", r.state_dtype);
   text("state-layout", r.state_layout);
   text("gate", r.gate);
-  if (r.lower_bound != 0) {
-    char bound[40];
-    std::snprintf(bound, sizeof bound, "%.17g", r.lower_bound);
-    text("lower-bound", bound);
-  }
+  real("lower-bound", r.lower_bound);
   text("gate-dtype", r.gate_dtype);
   text("beta", r.beta);
   if (r.l2norm != KDAC_UNSET)
     text("l2norm", r.l2norm == KDAC_YES ? "true" : "false");
   text("offsets", r.offset_dtype);
   text("precision", r.precision);
+  text("slots", r.slots);
+  if (r.snapshots != KDAC_UNSET)
+    text("snapshots", r.snapshots == KDAC_YES ? "true" : "false");
+  number("conv", r.conv);
+  text("cache-layout", r.cache_layout);
+  text("norm", r.norm);
+  real("norm-eps", r.norm_eps);
   for (int64_t i = 0; r.strides && i < r.stride_count; ++i)
     if (r.strides[i].tensor)
       request.strides.push_back({r.strides[i].tensor, r.strides[i].elements});

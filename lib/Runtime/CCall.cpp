@@ -15,13 +15,32 @@ struct Field {
 
 #define FIELD(name) {#name, offsetof(kdac_call, name)}
 constexpr Field pointerFields[] = {
-    FIELD(q),       FIELD(k),       FIELD(v),  FIELD(g),        FIELD(beta),
-    FIELD(A_log),   FIELD(dt_bias), FIELD(a),  FIELD(b),        FIELD(h0),
-    FIELD(offsets), FIELD(out),     FIELD(ht), FIELD(workspace)};
-constexpr Field sizeFields[] = {
-    FIELD(N),        FIELD(T),        FIELD(H),           FIELD(HV),
-    FIELD(q_stride), FIELD(k_stride), FIELD(v_stride),    FIELD(g_stride),
-    FIELD(a_stride), FIELD(b_stride), FIELD(beta_stride), FIELD(out_stride)};
+    FIELD(q),         FIELD(k),       FIELD(v),           FIELD(g),
+    FIELD(beta),      FIELD(A_log),   FIELD(dt_bias),     FIELD(a),
+    FIELD(b),         FIELD(q_conv),  FIELD(k_conv),      FIELD(v_conv),
+    FIELD(q_cache),   FIELD(k_cache), FIELD(v_cache),     FIELD(z),
+    FIELD(h0),        FIELD(slots),   FIELD(norm_weight), FIELD(sources),
+    FIELD(snapshots), FIELD(offsets), FIELD(out),         FIELD(ht),
+    FIELD(workspace), FIELD(status)};
+constexpr Field sizeFields[] = {FIELD(N),
+                                FIELD(T),
+                                FIELD(H),
+                                FIELD(HV),
+                                FIELD(pool),
+                                FIELD(slot_pitch),
+                                FIELD(head_pitch),
+                                FIELD(q_cache_pitch),
+                                FIELD(k_cache_pitch),
+                                FIELD(v_cache_pitch),
+                                FIELD(q_stride),
+                                FIELD(k_stride),
+                                FIELD(v_stride),
+                                FIELD(g_stride),
+                                FIELD(beta_stride),
+                                FIELD(a_stride),
+                                FIELD(b_stride),
+                                FIELD(z_stride),
+                                FIELD(out_stride)};
 constexpr Field scaleFields[] = {FIELD(scale)};
 #undef FIELD
 
@@ -57,15 +76,24 @@ template <typename T> void put(uint64_t &slot, T value) {
   std::memcpy(&slot, &value, sizeof value);
 }
 
-/// Reads the shape of the tensor whose stride this is: "[tokens, HV, K]".
+/// What precedes `suffix` in `name`, or nothing.
+std::optional<std::string> stemOf(const std::string &name,
+                                  std::string_view suffix) {
+  if (name.size() <= suffix.size() ||
+      name.compare(name.size() - suffix.size(), suffix.size(), suffix) != 0)
+    return std::nullopt;
+  return name.substr(0, name.size() - suffix.size());
+}
+
+/// The default of a token stride, from the tensor's shape: "[tokens, HV, K]".
 Status bindStride(const PackVariant &variant, const std::string &tensor,
                   Binding &binding) {
   for (const LaunchArg &a : variant.launches[0].args) {
     if (a.arg.name != tensor || !isPointer(a.arg.kind))
       continue;
     const std::string &shape = a.arg.shape;
-    binding.isStride = true;
-    binding.ofValueHeads = shape.find("HV") != std::string::npos;
+    binding.unsaid =
+        shape.find("HV") != std::string::npos ? Per::ValueHead : Per::KeyHead;
     if (shape.find(", K]") != std::string::npos)
       binding.width = variant.variant.keyDim;
     else if (shape.find(", V]") != std::string::npos)
@@ -74,6 +102,34 @@ Status bindStride(const PackVariant &variant, const std::string &tensor,
   }
   return Status(ErrorCode::Unsupported,
                 "a stride of the unknown tensor '" + tensor + "'");
+}
+
+/// The default of the pitch of a pool or of a convolution's cache.
+Status bindPitch(const Variant &v, const std::string &of, Binding &binding) {
+  int64_t entries = v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
+  if (of == "slot" || of == "head") {
+    binding.unsaid = of == "slot" ? Per::ValueHead : Per::One;
+    binding.width = v.keyDim * v.valueDim;
+  } else if (of == "q_cache" || of == "k_cache") {
+    binding.unsaid = Per::KeyHead;
+    binding.width = v.keyDim * entries;
+  } else if (of == "v_cache") {
+    binding.unsaid = Per::ValueHead;
+    binding.width = v.valueDim * entries;
+  } else {
+    return Status(ErrorCode::Unsupported,
+                  "a pitch of the unknown tensor '" + of + "'");
+  }
+  return Status::success();
+}
+
+Status bindSize(const PackVariant &variant, const std::string &name,
+                Binding &binding) {
+  if (auto tensor = stemOf(name, "_stride"))
+    return bindStride(variant, *tensor, binding);
+  if (auto of = stemOf(name, "_pitch"))
+    return bindPitch(variant.variant, *of, binding);
+  return Status::success();
 }
 
 int64_t valueHeads(const kdac_call &call) {
@@ -90,20 +146,18 @@ StatusOr<CallLayout> CallLayout::of(const PackVariant &variant) {
   if (args.size() > maxArgs)
     return Status(ErrorCode::Unsupported,
                   layout.name + " has " + std::to_string(args.size()) +
-                      " arguments, but this runtime passes at most 32");
-  constexpr std::string_view suffix = "_stride";
+                      " arguments, but this runtime passes at most 64");
   for (const LaunchArg &a : args) {
     const Field *field = fieldOf(a.arg);
     if (!field)
       return Status(ErrorCode::Unsupported,
                     layout.name + " has an argument '" + a.arg.name +
                         "' that this runtime does not know");
-    Binding binding{a.arg.kind, field->offset};
-    size_t length = a.arg.name.size();
-    if (a.arg.kind == ArgKind::Size && length > suffix.size())
-      if (Status s = bindStride(
-              variant, a.arg.name.substr(0, length - suffix.size()), binding);
-          !s.ok())
+    Binding binding;
+    binding.kind = a.arg.kind;
+    binding.offset = field->offset;
+    if (a.arg.kind == ArgKind::Size)
+      if (Status s = bindSize(variant, a.arg.name, binding); !s.ok())
         return s.with(layout.name);
     layout.bindings.push_back(binding);
   }
@@ -134,12 +188,14 @@ Status CallLayout::fillOne(const Binding &binding, const kdac_call &call,
   int64_t size = valueAt<int64_t>(call, binding.offset);
   if (binding.offset == offsetof(kdac_call, HV))
     size = valueHeads(call);
-  if (binding.isStride && size == 0 &&
-      __builtin_mul_overflow(binding.ofValueHeads ? valueHeads(call) : call.H,
-                             binding.width, &size))
-    return Status(ErrorCode::InvalidArgument,
-                  name + ": a token of " + std::to_string(valueHeads(call)) +
-                      " heads exceeds 64 bits");
+  int64_t count = binding.unsaid == Per::ValueHead ? valueHeads(call)
+                  : binding.unsaid == Per::KeyHead ? call.H
+                                                   : 1;
+  if (binding.unsaid != Per::Nothing && size == 0 &&
+      __builtin_mul_overflow(count, binding.width, &size))
+    return Status(ErrorCode::InvalidArgument, name + ": a token of " +
+                                                  std::to_string(count) +
+                                                  " heads exceeds 64 bits");
   put(slot, size);
   return Status::success();
 }

@@ -31,13 +31,15 @@ struct HostThreads {
   explicit HostThreads(int threads) : pool(threads) {}
 };
 
+/// What the default of a size is counted by; Nothing: there is no default.
+enum class Per { Nothing, One, KeyHead, ValueHead };
+
 /// One argument of a launch and where a kdac_call has it.
 struct Binding {
   ArgKind kind = ArgKind::Input;
   size_t offset = 0; ///< of the field in kdac_call
-  // A contiguous token is `heads` times `width` elements; only of strides.
-  bool isStride = false;
-  bool ofValueHeads = false;
+  /// What a size that is not said is: so many of these, `width` each.
+  Per unsaid = Per::Nothing;
   int64_t width = 1;
 };
 
@@ -53,7 +55,7 @@ public:
   static StatusOr<CallLayout> of(const PackVariant &variant);
 
   /// Values of arguments, on the caller's stack.
-  static constexpr size_t maxArgs = 32;
+  static constexpr size_t maxArgs = 64;
   struct Arguments {
     uint64_t slots[maxArgs];
     void *argv[maxArgs];

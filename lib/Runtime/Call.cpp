@@ -137,8 +137,8 @@ Status checkPool(const PackVariant &variant, const Reader &reader) {
     return Status::success();
   int64_t pool = reader.size("pool"), slot = reader.size("slot_pitch");
   int64_t head = reader.size("head_pitch"), heads = reader.size("HV");
-  SizeBindings sizes = {{"P", pool},     {"S", slot},     {"Q", head},
-                        {"HV", heads},   {"K", v.keyDim}, {"V", v.valueDim}};
+  SizeBindings sizes = {{"P", pool},   {"S", slot},     {"Q", head},
+                        {"HV", heads}, {"K", v.keyDim}, {"V", v.valueDim}};
   if (!evaluateSize("(P * S + HV * Q + K * V) * 8", sizes).ok())
     return refuse("a pool of " + std::to_string(pool) + " slots with pitches " +
                   std::to_string(slot) + " and " + std::to_string(head) +
@@ -182,8 +182,8 @@ Status checkCaches(const PackVariant &variant, const Reader &reader) {
         !evaluateSize("S * P * 8", {{"S", slots}, {"P", pitch}}).ok())
       return refuse(std::string(name) + " is larger than 2^63 bytes");
     if (!reader.isNull(name) && slots > 1 && pitch < *slot)
-      return refuse("argument " + std::string(name) + "_pitch = " +
-                    std::to_string(pitch) + " is less than the " +
+      return refuse("argument " + std::string(name) +
+                    "_pitch = " + std::to_string(pitch) + " is less than the " +
                     std::to_string(*slot) + " elements of a slot");
   }
   return Status::success();
@@ -248,8 +248,9 @@ namespace {
 StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
                            const Reader &reader) {
   int64_t sequences = reader.size("N"), length = reader.size("T");
-  StatusOr<int64_t> tokens = evaluateSize(
-      reader.isNull("offsets") ? "N * T" : "T", {{"N", sequences}, {"T", length}});
+  StatusOr<int64_t> tokens =
+      evaluateSize(reader.isNull("offsets") ? "N * T" : "T",
+                   {{"N", sequences}, {"T", length}});
   if (!tokens.ok())
     return tokens;
   return evaluateSize(text, {{"N", sequences},

@@ -56,6 +56,24 @@ const Spelled compared[] = {
      [](const Variant &v) { return std::string(spell(v.offsetDtype)); }},
     {"precision",
      [](const Variant &v) { return std::string(spell(v.precision)); }},
+    {"slots",
+     [](const Variant &v) {
+       return std::string(v.slots ? spell(*v.slots) : "none");
+     }},
+    {"snapshots",
+     [](const Variant &v) {
+       return std::string(v.snapshots ? "true" : "false");
+     }},
+    {"conv", [](const Variant &v) { return std::to_string(v.conv); }},
+    {"cache-layout",
+     [](const Variant &v) {
+       return std::string(v.conv ? spell(v.cacheLayout) : "none");
+     }},
+    {"norm", [](const Variant &v) { return std::string(spell(v.norm)); }},
+    {"norm-eps",
+     [](const Variant &v) {
+       return v.norm == OutputNorm::None ? "none" : number(v.normEps);
+     }},
 };
 
 /// A request, understood.

@@ -8,16 +8,25 @@ namespace kdac::selftest {
 
 namespace {
 
-/// "[tokens, HV, K]" as "tokens * HV * K"; a sum becomes a factor.
-std::string productOf(const std::string &shape) {
+/// One factor of a shape in a formula: of a pool's slots a call touches one a
+/// sequence, and the width of a convolution is a number.
+std::string factorOf(const std::string &text, const Variant &variant) {
+  if (text == "pool")
+    return "N";
+  if (text == "W")
+    return std::to_string(variant.conv);
+  if (text == "W - 1")
+    return std::to_string(variant.conv - 1);
+  return text.find('+') == std::string::npos ? text : "(" + text + ")";
+}
+
+/// "[tokens, HV, K]" as "tokens * HV * K".
+std::string productOf(const std::string &shape, const Variant &variant) {
   std::string text;
-  size_t begin = 1;
-  while (begin < shape.size()) {
+  for (size_t begin = 1; begin < shape.size();) {
     size_t end = std::min(shape.find_first_of(",]", begin), shape.size());
-    std::string factor = shape.substr(begin, end - begin);
-    if (factor.find('+') != std::string::npos)
-      factor = "(" + factor + ")";
-    text += (text.empty() ? "" : " * ") + factor;
+    text += (text.empty() ? "" : " * ") +
+            factorOf(shape.substr(begin, end - begin), variant);
     begin = end + 2; // ", "
   }
   return text;
@@ -30,7 +39,7 @@ std::string bytesFormula(const Variant &variant, bool packed) {
     bool isTensor = arg.kind == ArgKind::Input || arg.kind == ArgKind::Output;
     if (!isTensor || (arg.name == "offsets" && !packed))
       continue;
-    std::string product = productOf(arg.shape);
+    std::string product = productOf(arg.shape, variant);
     auto known = std::find_if(terms.begin(), terms.end(), [&](const auto &t) {
       return t.first == product;
     });

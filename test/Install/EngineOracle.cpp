@@ -1,5 +1,7 @@
 // Compares what docs/examples/engine wrote with the oracle, sequence by
 // sequence as one recurrence over prompt and decoded tokens.
+//
+// usage: engine-oracle FILE [TARGET]; the target decides the tolerance.
 #include "kdac/Reference/Float.h"
 #include "kdac/Reference/Reference.h"
 #include "kdac/Reference/Tolerance.h"
@@ -132,7 +134,8 @@ int main(int argc, char **argv) {
   }
   Variant v;
   v.keyDim = v.valueDim = h.dim;
-  if (resolve(v))
+  v.target = argc > 2 ? argv[2] : "host";
+  if (resolve(v) || !findTarget(v.target))
     return 2;
   Tolerance tolerance = toleranceOf(v, Difficulty::Plain);
   int64_t elements = h.tokens * width;

@@ -13,7 +13,7 @@ cmake --install "$build" --prefix "$prefix" >"$work/log"
 
 # The example engine, from a copy, by the C compiler of the machine.
 cp -r "$prefix/share/kdac/examples/engine" "$work/engine"
-cmake -S "$work/engine" -B "$work/engine/build" -DCMAKE_C_COMPILER=cc \
+cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_C_COMPILER=cc \
   -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror -pedantic" \
   -DCMAKE_PREFIX_PATH="$prefix" >>"$work/log" 2>&1 ||
   { cat "$work/log"; fail "the engine does not configure"; }
@@ -54,7 +54,7 @@ leaked=$(nm -D --defined-only "$work/plugin.so" | grep kernels_ || true)
 # Without the compiler the package still gives the runtime, and says what lacks.
 mv "$prefix/bin/kdac" "$work/hidden"
 rm -rf "$work/engine/build"
-PATH=/usr/bin:/bin cmake -S "$work/engine" -B "$work/engine/build" \
+PATH=/usr/bin:/bin cmake -G Ninja -S "$work/engine" -B "$work/engine/build" \
   -DCMAKE_PREFIX_PATH="$prefix" >"$work/log" 2>&1 &&
   fail "the engine configures without a compiler"
 tr '\n' ' ' <"$work/log" | tr -s ' ' |

@@ -1,5 +1,8 @@
 #include "kdac/Runtime/Select.h"
+#include "kdac/Variant/Options.h"
+
 #include "Fixture.h"
+#include <map>
 
 using namespace kdac;
 
@@ -101,6 +104,48 @@ TEST_F(Select, EveryReasonIsSaid) {
   // All of a variant's reasons, in one list.
   refuses(with(with(linearStep, "form", "chunk"), "value-dim", "64"),
           "has form step, not chunk, has value-dim 32, not 64");
+}
+
+/// An option that selection forgot would pick a kernel that computes something
+/// else: each is compared.
+TEST_F(Select, ComparesEveryOption) {
+  const std::map<std::string, std::vector<std::string>> others = {
+      {"recurrence", {"delta"}},
+      {"form", {"chunk"}},
+      {"key-dim", {"64"}},
+      {"value-dim", {"64"}},
+      {"dtype", {"bf16"}},
+      {"state-dtype", {"bf16"}},
+      {"state-layout", {"kv"}},
+      {"gate", {"softplus", "recurrence", "simple_gla"}},
+      {"lower-bound", {"-3", "recurrence", "kda", "gate", "bounded"}},
+      {"gate-dtype", {"bf16", "recurrence", "gla"}},
+      {"beta", {"2sigmoid", "recurrence", "delta"}},
+      {"l2norm", {"true"}},
+      {"offsets", {"i64"}},
+      {"precision", {"high"}},
+      {"slots", {"i32"}},
+      {"snapshots", {"true", "slots", "i32"}},
+      {"conv", {"4"}},
+      {"cache-layout", {"history", "conv", "4"}},
+      {"norm", {"silu"}},
+      {"norm-eps", {"0.001", "norm", "silu"}},
+  };
+  // A pack with none of these.
+  PackWriter writer;
+  add(writer, "host", ImageKind::HostSo, "x86-64");
+  StatusOr<PackReader> read = fixture::read(writer);
+  ASSERT_TRUE(read.ok());
+  pack.emplace(std::move(*read));
+  for (const VariantOption &option : variantOptions()) {
+    std::string name(option.name);
+    auto found = others.find(name);
+    ASSERT_NE(found, others.end()) << name << " needs a line in this test";
+    Request request = with(linearStep, name, found->second[0]);
+    for (size_t i = 1; i < found->second.size(); i += 2)
+      request = with(request, found->second[i], found->second[i + 1]);
+    refuses(request, "has " + name + " ");
+  }
 }
 
 TEST_F(Select, Strides) {

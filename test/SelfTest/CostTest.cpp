@@ -59,6 +59,21 @@ TEST(Cost, BytesAreEveryTensorOnce) {
   EXPECT_EQ(estimated(v, "step:1:2+0+1:2:4").bytes, e.bytes + 4 * 4);
 }
 
+/// A pool's slots that no sequence uses cost nothing; caches are read and
+/// written.
+TEST(Cost, PoolsAndConvolutions) {
+  PackVariant v = variantOf([](Variant &x) {
+    x.form = Form::Step;
+    x.slots = DType::I32;
+    x.conv = 4;
+    x.norm = OutputNorm::Silu;
+  });
+  std::string formula = costOf(v.variant, false).bytes;
+  EXPECT_NE(formula.find("8 * N * HV * V * K"), std::string::npos) << formula;
+  EXPECT_NE(formula.find("4 * N * H * K * 4"), std::string::npos) << formula;
+  EXPECT_GT(estimated(v, "step:64:1:96").bytes, 8 * 64 * 96 * 128 * 128);
+}
+
 TEST(Cost, FormsAndParts) {
   auto flops = [](void (*change)(Variant &)) {
     return costOf(variantOf(change).variant, false).flops;

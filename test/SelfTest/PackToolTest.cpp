@@ -48,6 +48,7 @@ protected:
     v.launches[0].ptxSha256 = host ? "" : std::string(64, 'c');
     v.launches[0].registers = host ? 0 : 168;
     v.ptxasVersion = host ? "" : "13.0.88";
+    v.workspace = workspace;
     writer.add(v);
     std::string path = folder + "/" + fault + "-" + target + ".kdac";
     EXPECT_TRUE(writer.write(path).ok());
@@ -72,6 +73,7 @@ protected:
     return path + " --device=cuda:0 --seed=7 --driver=" FAKE_CUDA;
   }
 
+  std::string workspace; ///< of packs made from now on
   std::string folder = "/tmp/kdac-packtool-XXXXXX";
 };
 
@@ -134,6 +136,17 @@ TEST_F(PackTool, Explain) {
   expect("explain " + arguments + " --gpu=Voodoo", 2, "unknown GPU 'Voodoo'");
   expect("explain " + path + " --shape=chunk:1:2:3", 2, "another form");
   expect("explain " + path + " --shape=chunk", 2, "is not FORM:N:T:H");
+}
+
+TEST_F(PackTool, ExplainsTheWorkspace) {
+  workspace = "ceildiv(tokens, 32) * HV * 100";
+  std::string path = pack("sm_90a", "none");
+  Finished r = run("explain --json --shape=step:3:15:2:4 " + path);
+  ASSERT_EQ(r.code, 0) << r.output;
+  EXPECT_EQ(r.json[0]["cost"]["workspace_bytes"]["formula"], workspace);
+  EXPECT_EQ(r.json[0]["cost"]["workspace_bytes"]["value"], 2 * 4 * 100);
+  expect("explain --shape=step:3:15:2:4 " + path, 0,
+         "= 800 bytes, not counted in the floor");
 }
 
 TEST_F(PackTool, CheckOnTheHost) {

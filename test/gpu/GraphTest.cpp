@@ -9,10 +9,12 @@
 #include "kdac/Runtime/Kernel.h"
 
 #include <atomic>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
+#include <map>
 #include <mutex>
 #include <thread>
 
@@ -90,38 +92,79 @@ public:
     return std::nullopt;
   }
 
+  /// The case's arguments by their names, which are those of kdac_call.
   kdac_call call() {
     kdac_call call{};
     call.struct_size = sizeof call;
-    set(call.q, "q"), set(call.k, "k"), set(call.v, "v"), set(call.g, "g");
-    set(call.beta, "beta"), set(call.a, "a"), set(call.b, "b");
-    set(call.A_log, "A_log"), set(call.dt_bias, "dt_bias");
-    set(call.h0, "h0"), set(call.offsets, "offsets");
-    set(call.out, "out"), set(call.ht, "ht");
-    stride(call.q_stride, "q"), stride(call.k_stride, "k");
-    stride(call.v_stride, "v"), stride(call.beta_stride, "beta");
-    stride(call.a_stride, "a"), stride(call.b_stride, "b");
-    stride(call.out_stride, "out");
-    if (c.spec().variant.row().decay != Decay::HeadConstant)
-      stride(call.g_stride, "g");
-    call.N = c.sequences();
-    call.T = c.spec().lengths.empty() ? c.spec().tokens : c.tokens();
-    call.H = c.heads();
-    call.HV = c.valueHeads();
-    call.scale = c.scale();
+    std::vector<void *> addresses;
+    for (DeviceBuffer &copy : copies)
+      addresses.push_back(
+          reinterpret_cast<void *>(copy.address() + Buffer::guardBytes));
+    void **argv = c.argv(&addresses);
+    std::vector<Arg> args = kernelArgs(c.spec().variant);
+    for (size_t i = 0; i < args.size(); ++i)
+      if (char *field = fieldOf(call, args[i].name))
+        std::memcpy(field, argv[i],
+                    args[i].kind == ArgKind::Scale ? sizeof(float) : 8);
     return call;
   }
 
 private:
-  template <typename Pointer> void set(Pointer &field, const char *name) {
-    for (size_t i = 0; i < copies.size(); ++i)
-      if (c.buffers()[i].name() == name)
-        field =
-            reinterpret_cast<void *>(copies[i].address() + Buffer::guardBytes);
+  static char *fieldOf(kdac_call &call, const std::string &name) {
+#define FIELD(name)                                                            \
+  {                                                                            \
+    #name, offsetof(kdac_call, name)                                           \
   }
-  void stride(int64_t &field, const char *name) {
-    if (const Buffer *b = c.find(name))
-      field = b->layout().stride;
+    static const std::map<std::string, size_t> fields = {FIELD(q),
+                                                         FIELD(k),
+                                                         FIELD(v),
+                                                         FIELD(g),
+                                                         FIELD(beta),
+                                                         FIELD(A_log),
+                                                         FIELD(dt_bias),
+                                                         FIELD(a),
+                                                         FIELD(b),
+                                                         FIELD(q_conv),
+                                                         FIELD(k_conv),
+                                                         FIELD(v_conv),
+                                                         FIELD(q_cache),
+                                                         FIELD(k_cache),
+                                                         FIELD(v_cache),
+                                                         FIELD(z),
+                                                         FIELD(norm_weight),
+                                                         FIELD(h0),
+                                                         FIELD(slots),
+                                                         FIELD(sources),
+                                                         FIELD(snapshots),
+                                                         FIELD(offsets),
+                                                         FIELD(out),
+                                                         FIELD(ht),
+                                                         FIELD(status),
+                                                         FIELD(N),
+                                                         FIELD(T),
+                                                         FIELD(H),
+                                                         FIELD(HV),
+                                                         FIELD(pool),
+                                                         FIELD(slot_pitch),
+                                                         FIELD(head_pitch),
+                                                         FIELD(q_cache_pitch),
+                                                         FIELD(k_cache_pitch),
+                                                         FIELD(v_cache_pitch),
+                                                         FIELD(q_stride),
+                                                         FIELD(k_stride),
+                                                         FIELD(v_stride),
+                                                         FIELD(g_stride),
+                                                         FIELD(beta_stride),
+                                                         FIELD(a_stride),
+                                                         FIELD(b_stride),
+                                                         FIELD(z_stride),
+                                                         FIELD(out_stride),
+                                                         FIELD(scale)};
+#undef FIELD
+    auto found = fields.find(name);
+    return found == fields.end()
+               ? nullptr
+               : reinterpret_cast<char *>(&call) + found->second;
   }
 
   const Device &device;
@@ -135,7 +178,7 @@ public:
   Replay(const Graphs &graphs, const Device &device, cuda::Stream stream)
       : graphs(graphs), device(device), stream(stream) {}
 
-  Error run(kdac_kernel *kernel, const kdac_call &call) {
+  Error run(kdac_kernel *kernel, const kdac_call &call, int replays) {
     Device::Scope scope(device);
     constexpr int threadLocal = 1;
     if (int code = graphs.beginCapture(stream, threadLocal))
@@ -150,7 +193,7 @@ public:
     Error error;
     if (int code = graphs.instantiate(&exec, graph, 0))
       error = said("instantiation", code);
-    for (int i = 0; !error && i < 2; ++i)
+    for (int i = 0; !error && i < replays; ++i)
       if (int code = graphs.launch(exec, stream))
         error = said("graph launch", code);
     int waited = device.driver().streamSynchronize(stream);
@@ -177,7 +220,8 @@ std::vector<CaseSpec> casesOf(const Variant &variant) {
   dense.variant = packed.variant = variant;
   dense.heads = packed.heads = 2;
   dense.sequences = 2;
-  dense.valueHeads = 4;
+  // A convolution wants as many key heads.
+  dense.valueHeads = variant.conv ? 2 : 4;
   dense.tokens = variant.form == Form::Chunk ? 150 : 3;
   packed.lengths = variant.form == Form::Chunk ? std::vector<int64_t>{70, 0, 33}
                                                : std::vector<int64_t>{1, 0, 2};
@@ -259,7 +303,11 @@ private:
       if (!workspace.ok())
         return workspace.status().message();
       call.workspace = reinterpret_cast<void *>(workspace->address());
-      if (Error error = Replay(graphs, device, stream).run(kernel, call))
+      // What is updated in place is updated by every replay.
+      const Variant &v = spec.variant;
+      int replays = v.slots || v.conv ? 1 : 2;
+      if (Error error =
+              Replay(graphs, device, stream).run(kernel, call, replays))
         return error;
       return on.download();
     };
