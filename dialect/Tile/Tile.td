@@ -186,6 +186,22 @@ def Tile_ChooseOp : Tile_Op<"choose", [Pure,
   }];
 }
 
+def Tile_PrefetchOp : Tile_Op<"prefetch", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "ask for memory that another program instance will read";
+  let description = [{
+    `count` elements from `ref[base]` on come closer, to a cache that all
+    instances share. Of an absent ref nothing does. Changes no value.
+
+    ```mlir
+    tile.prefetch %next[%base] count 2048 : !tile.ref<bf16>
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$ref, Index:$base, I64Attr:$count);
+  let assemblyFormat = [{
+    $ref `[` $base `]` `count` $count attr-dict `:` qualified(type($ref))
+  }];
+}
+
 def Tile_CheckSlotsOp : Tile_Op<"check_slots", [
     MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "check the slot indices of a call";

@@ -84,6 +84,7 @@ private:
   void lowerLoadScalar(tile::LoadScalarOp op);
   void lowerGuard(tile::GuardOp op);
   void lowerChoose(tile::ChooseOp op);
+  void lowerPrefetch(tile::PrefetchOp op);
   void lowerCheckSlots(tile::CheckSlotsOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);

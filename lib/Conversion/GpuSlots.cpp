@@ -2,6 +2,8 @@
 #include "GpuLowering.h"
 #include "SlotCheck.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 
 namespace kdac {
@@ -42,6 +44,34 @@ void GpuLowering::lowerChoose(tile::ChooseOp op) {
               LLVM::SelectOp::create(b, scalars.lookup(op.getCondition()),
                                      scalars.lookup(op.getRef()),
                                      scalars.lookup(op.getOtherwise())));
+}
+
+/// Line by line into the L2, without a register for the data.
+void GpuLowering::lowerPrefetch(tile::PrefetchOp op) {
+  constexpr int64_t line = 128;
+  Value ref = scalars.lookup(op.getRef());
+  Type element = op.getRef().getType().getElementType();
+  Value base = b.pointer(ref, b.toI64(scalars.lookup(op.getBase())), element);
+  int64_t lines = llvm::divideCeil(op.getCount() * bytesOf(element), line);
+  Value given = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::ne,
+      LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
+  for (int64_t first = 0; first < lines; first += threads) {
+    Value number = b.add(thread, first);
+    Value wanted = given;
+    if (lines - first < threads)
+      wanted = arith::AndIOp::create(b, given, b.less(number, b.i32(lines)));
+    auto branch = scf::IfOp::create(b, wanted, false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(branch.thenBlock());
+    Value address = b.bytes(base, b.mul(number, line), 0);
+    LLVM::InlineAsmOp::create(b, TypeRange(), ValueRange{address},
+                              "prefetch.global.L2 [$0];", "l",
+                              /*has_side_effects=*/true,
+                              /*is_align_stack=*/false,
+                              LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
+                              ArrayAttr());
+  }
 }
 
 /// One block: its threads take the entries in turn.

@@ -97,6 +97,7 @@ void Emitter::emitOp(Operation *op) {
       })
       .Case([&](ViewOp view) { emitView(view); })
       .Case([&](GuardOp guard) { emitGuard(guard); })
+      .Case([&](PrefetchOp) {})
       .Case([&](ChooseOp choice) { emitChoose(choice); })
       .Case([&](CheckSlotsOp check) { emitCheckSlots(check); })
       .Case([&](LoadScalarOp load) { emitLoadScalar(load); })

@@ -434,6 +434,7 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
       llvm::TypeSwitch<Operation *, bool>(op)
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
           .Case([&](tile::GuardOp x) { return lowerGuard(x), true; })
+          .Case([&](tile::PrefetchOp x) { return lowerPrefetch(x), true; })
           .Case([&](tile::ChooseOp x) { return lowerChoose(x), true; })
           .Case([&](tile::CheckSlotsOp x) { return lowerCheckSlots(x), true; })
           .Case([&](tile::StoreOp x) { return lowerStore(x), true; })

@@ -33,6 +33,7 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
   keyTile = llvm::alignTo(problem.keyDim(), 16);
   valueTile = schedule.getVTile();
   createFunction(source);
+  given = args;
   locateProgram();
   locateSlots();
   loadGateParameters();
@@ -367,6 +368,49 @@ Value KernelBuilder::loadState() {
   auto type = b.tileType({keyTile, valueTile}, problem.stateType());
   return b.toF32(tile::LoadOp::create(b, type, arg("h0"), at.base, at.stride,
                                       at.valid, at.align, at.transposed));
+}
+
+// How far ahead a state is asked for: about what the blocks on a large GPU hold
+// at one time, so that memory is busy while they compute.
+static constexpr int64_t kPrefetchBytes = 8 << 20;
+
+/// Registers hold too few bytes in flight where the state's elements are narrow
+/// but its sums are not. V first only: there a slice is contiguous.
+void KernelBuilder::prefetchState() {
+  bool isNarrow = !problem.stateType().isF32();
+  bool vFirst = problem.recurrence.getLayout() == dplr::Layout::VK;
+  bool isSliced = problem.valueDim() % valueTile == 0;
+  if (schedule.getTarget() == "host" || !isNarrow || !vFirst || !isSliced)
+    return;
+  int64_t slice = problem.keyDim() * valueTile;
+  int64_t ahead = kPrefetchBytes / (slice * 2);
+  Value id = b.addI(tile::ProgramIdOp::create(b, b.getIndexType()),
+                    b.index(ahead));
+  Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
+  Value exists =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, id, programs);
+  Value base = b.mulI(id, b.index(slice));
+  if (arg("pool")) {
+    int64_t slices = problem.valueDim() / valueTile;
+    Value state = b.divI(id, b.index(slices));
+    Value next = b.divI(state, arg("HV"));
+    Value indices = tile::GuardOp::create(b, arg("slots").getType(), arg("slots"),
+                                          exists);
+    Value from = tile::LoadScalarOp::create(b, b.getIndexType(), indices, next,
+                                            next);
+    if (Value sources = arg("sources")) {
+      sources = tile::GuardOp::create(b, sources.getType(), sources, exists);
+      from = tile::LoadScalarOp::create(b, b.getIndexType(), sources, next, from);
+    }
+    exists = arith::AndIOp::create(b, exists, isSlot(from));
+    Value head = b.remI(state, arg("HV"));
+    Value column = b.mulI(b.remI(id, b.index(slices)), b.index(slice));
+    base = b.addI(b.addI(b.mulI(from, arg("slot_pitch")),
+                         b.mulI(head, arg("head_pitch"))),
+                  column);
+  }
+  Value ref = tile::GuardOp::create(b, arg("h0").getType(), given["h0"], exists);
+  tile::PrefetchOp::create(b, ref, base, slice);
 }
 
 void KernelBuilder::storeState(Value state, Value ref, Value slot) {

@@ -56,6 +56,8 @@ public:
   void markCut(Value number);
 
   Value loadState();
+  /// Asks for the state of a program instance some way ahead.
+  void prefetchState();
   void storeState(Value state);
   /// Writes the state after `token` to its snapshot's slot; nothing in kernels
   /// without snapshots.
@@ -94,6 +96,7 @@ private:
   Value hasSource; ///< i1: the sequence starts from a slot; null: always
   Value valid; ///< i1 of pools: a checked launch found no bad index
   llvm::StringMap<Value> args;
+  llvm::StringMap<Value> given; ///< args before any guard
   Value gateRate; ///< exp(A_log) of the head, kept finite, f32
   Value gateBias; ///< dt_bias of the head: [K] or a scalar
 };

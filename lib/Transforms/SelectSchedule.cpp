@@ -137,7 +137,9 @@ Choice chooseGpuStep(const Problem &problem) {
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {
     // About 64 state elements a thread keep enough bytes in flight.
-    int64_t vTile = std::min<int64_t>(fullValue, 32);
+    // One warp needs no barrier, which narrow states wait for longest.
+    bool isNarrow = !problem.stateType().isF32();
+    int64_t vTile = std::min<int64_t>(fullValue, isNarrow ? 16 : 32);
     int64_t keyTile = llvm::alignTo(problem.keyDim(), 16);
     return {1, vTile, keyTile * vTile <= 2048 ? 1 : keyTile * vTile <= 4096 ? 2 : 4};
   }

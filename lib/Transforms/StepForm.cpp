@@ -81,6 +81,7 @@ Value StepForm::body(Value number, Value state) {
 
 void StepForm::build() {
   Value initial = kernel.loadState();
+  kernel.prefetchState();
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
   {

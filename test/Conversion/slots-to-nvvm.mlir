@@ -35,3 +35,14 @@ func.func @check(%status: !tile.ref<i64>, %slots: !tile.ref<i32>, %n: index)
       : !tile.ref<i64>, !tile.ref<i32>, !tile.ref<i32>, !tile.ref<i32>
   return
 }
+
+// 2048 elements of 2 bytes are 32 lines; of 64 threads the first 32 ask for one.
+// CHECK-LABEL: llvm.func @prefetch(
+// CHECK: arith.cmpi slt, %{{.*}}, %{{.*}} : i32
+// CHECK: scf.if
+// CHECK: llvm.inline_asm has_side_effects "prefetch.global.L2 [$0];", "l" %{{.*}} : (!llvm.ptr<1>) -> ()
+func.func @prefetch(%x: !tile.ref<bf16>, %n: index)
+    attributes {tile.kernel, tile.schedule = #s} {
+  tile.prefetch %x[%n] count 2048 : !tile.ref<bf16>
+  return
+}

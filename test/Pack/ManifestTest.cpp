@@ -27,7 +27,71 @@ std::vector<Variant> variants() {
         if (!resolve(v)) // not every recurrence has a chunk form
           all.push_back(v);
       }
+  for (DType slots : {DType::I32, DType::I64})
+    for (OutputNorm norm : {OutputNorm::Sigmoid, OutputNorm::Silu})
+      for (int64_t conv : {0, 2, 3, 4}) {
+        Variant v;
+        v.form = Form::Step;
+        v.slots = slots;
+        v.snapshots = conv == 0;
+        v.conv = conv;
+        v.cacheLayout = conv == 3 ? CacheLayout::History : CacheLayout::Full;
+        v.norm = norm;
+        v.normEps = conv == 2 ? 1e-6 : 1e-5;
+        EXPECT_EQ(resolve(v), std::nullopt);
+        all.push_back(v);
+      }
   return all;
+}
+
+TEST(Manifest, NamesOfDecodeVariants) {
+  Variant v;
+  v.form = Form::Step;
+  v.slots = DType::I32;
+  v.conv = 4;
+  v.cacheLayout = CacheLayout::History;
+  v.norm = OutputNorm::Sigmoid;
+  v.normEps = 1e-6;
+  ASSERT_EQ(resolve(v), std::nullopt);
+  EXPECT_EQ(variantStem(v), "kda.step.k128v128.bf16.f32vk.bounded.pool-i32."
+                            "conv4h.norm-sigmoideps1em06");
+  EXPECT_EQ(checkEntryName(v), entryName(v) + "_check");
+}
+
+TEST(Manifest, DecodeVariantsThatCannotExist) {
+  auto refusal = [](auto change) {
+    Variant v;
+    v.form = Form::Step;
+    change(v);
+    return resolve(v).value_or("");
+  };
+  EXPECT_EQ(refusal([](Variant &v) { v.slots = DType::F32; }),
+            "slots of type 'f32' are not supported; use i32 or i64");
+  EXPECT_EQ(refusal([](Variant &v) { v.snapshots = true; }),
+            "snapshots need slots to be written to; use slots i32 or i64");
+  EXPECT_EQ(refusal([](Variant &v) {
+              v.form = Form::Chunk;
+              v.slots = DType::I32;
+              v.snapshots = true;
+            }),
+            "snapshots are not supported in form chunk; use form step");
+  EXPECT_EQ(refusal([](Variant &v) { v.conv = 5; }),
+            "conv = 5 is not supported; use 0 for none, or a width of 2 to 4");
+  EXPECT_EQ(refusal([](Variant &v) {
+              v.form = Form::Chunk;
+              v.norm = OutputNorm::Silu;
+            }),
+            "a convolution or output norm is not supported in form chunk; use "
+            "form step");
+  EXPECT_EQ(refusal([](Variant &v) {
+              v.conv = 4;
+              v.slots = DType::I32;
+              v.snapshots = true;
+            }),
+            "snapshots are not supported with a convolution, whose cache they "
+            "lack; use conv 0");
+  EXPECT_EQ(refusal([](Variant &v) { v.normEps = 0; }),
+            "norm eps 0.000000 is not supported; use a number between 0 and 1");
 }
 
 TEST(Manifest, VariantRoundTrip) {

@@ -114,6 +114,51 @@ TEST(CheckPool, WithoutSlotsThePoolHoldsAllSequences) {
                             "but pool = 4");
 }
 
+/// A call of a variant with a convolution of 4 taps, 2 sequences and 2 heads.
+std::string convRefusal(int64_t valueHeads, int64_t pitch) {
+  Variant v = fixture::linear("host");
+  v.conv = 4;
+  EXPECT_EQ(resolve(v), std::nullopt);
+  Launch launch;
+  launch.args = launchArgs(v);
+  PackVariant variant;
+  variant.variant = v;
+  variant.launches = {launch};
+  void *data = reinterpret_cast<void *>(0x1000), *none = nullptr;
+  float scale = 1;
+  std::vector<int64_t> sizes;
+  std::vector<void *> argv;
+  sizes.reserve(launch.args.size());
+  for (const LaunchArg &a : launch.args) {
+    const std::string &name = a.arg.name;
+    if (a.arg.kind == ArgKind::Size) {
+      sizes.push_back(name == "T"                    ? 1
+                      : name == "HV"                 ? valueHeads
+                      : name.find("_pitch") != name.npos ? pitch
+                      : name.find("_stride") != name.npos ? 128
+                                                          : 2);
+      argv.push_back(&sizes.back());
+    } else {
+      argv.push_back(a.arg.kind == ArgKind::Scale ? static_cast<void *>(&scale)
+                     : name == "offsets"          ? &none
+                                                  : &data);
+    }
+  }
+  return checkCall(variant, variant.launches[0], argv.data()).message();
+}
+
+TEST(CheckCaches, BelongToOneProgramAChannelAndDoNotOverlap) {
+  EXPECT_EQ(convRefusal(2, 2 * 32 * 4), "");
+  EXPECT_EQ(convRefusal(4, 2 * 32 * 4),
+            "HV = 4 value heads with a convolution must be as many as H = 2 key "
+            "heads");
+  EXPECT_EQ(convRefusal(2, 2 * 32 * 4 - 1),
+            "argument q_cache_pitch = 255 is less than the 256 elements of a "
+            "slot");
+  EXPECT_EQ(convRefusal(2, int64_t(1) << 60),
+            "q_cache is larger than 2^63 bytes");
+}
+
 TEST(CheckPool, StatusNamesTheIndex) {
   EXPECT_TRUE(poolStatus(-1).ok());
   EXPECT_EQ(poolStatus(8 * 37).message(),
