@@ -3,7 +3,9 @@
 
 #include <cinttypes>
 #include <cmath>
+#include <initializer_list>
 #include <iterator>
+#include <optional>
 
 namespace kdac {
 
@@ -36,6 +38,10 @@ public:
           launch.args[i].arg.kind == ArgKind::Size)
         return *static_cast<const int64_t *>(argv[i]);
     return otherwise;
+  }
+  /// Argument `i`, which is a size.
+  int64_t sizeAt(size_t i) const {
+    return *static_cast<const int64_t *>(argv[i]);
   }
   bool isNull(std::string_view name) const {
     for (size_t i = 0; i < launch.args.size(); ++i)
@@ -93,37 +99,51 @@ Status checkHeads(const Reader &reader) {
   return Status::success();
 }
 
-/// Sizes of tensors in elements, so that no address computation can wrap.
+/// The product of sizes that are not negative; nothing where it exceeds 63
+/// bits.
+std::optional<int64_t> product(std::initializer_list<int64_t> factors) {
+  int64_t result = 1;
+  bool wraps = false;
+  for (int64_t factor : factors) {
+    if (factor == 0)
+      return 0;
+    wraps |= __builtin_mul_overflow(result, factor, &result);
+  }
+  return wraps ? std::nullopt : std::optional(result);
+}
+
+bool isStride(const Arg &arg) {
+  constexpr std::string_view suffix = "_stride";
+  return arg.kind == ArgKind::Size && arg.name.size() > suffix.size() &&
+         arg.name.compare(arg.name.size() - suffix.size(), suffix.size(),
+                          suffix) == 0;
+}
+
+/// Tensors have less than 2^63 bytes, so that no address computation can wrap.
+/// Plain arithmetic without size expressions: this runs at every launch.
 Status checkExtents(const PackVariant &variant, const Launch &launch,
                     const Reader &reader) {
+  constexpr int64_t widest = 8; // bytes of an element
   const Variant &v = variant.variant;
-  SizeBindings sizes = {{"N", reader.size("N")}, {"T", reader.size("T")},
-                        {"H", reader.size("H")}, {"HV", reader.size("HV")},
-                        {"K", v.keyDim},         {"V", v.valueDim}};
-  const char *tokens = reader.isNull("offsets") ? "N * T" : "T";
-  for (const LaunchArg &a : launch.args) {
-    const std::string &name = a.arg.name;
-    bool isStride = a.arg.kind == ArgKind::Size && name.size() > 7 &&
-                    name.compare(name.size() - 7, 7, "_stride") == 0;
-    if (!isStride)
+  int64_t sequences = reader.size("N"), heads = reader.size("HV");
+  std::optional<int64_t> tokens = reader.size("T");
+  if (reader.isNull("offsets"))
+    tokens = product({sequences, *tokens});
+  for (size_t i = 0; i < launch.args.size(); ++i) {
+    const Arg &arg = launch.args[i].arg;
+    if (!isStride(arg))
       continue;
-    SizeBindings bound = sizes;
-    bound.emplace_back("stride", reader.size(name));
-    StatusOr<int64_t> bytes =
-        evaluateSize(std::string(tokens) + " * stride * 8", bound);
-    if (!bytes.ok())
-      return refuse("argument " + name + " = " +
-                    std::to_string(reader.size(name)) +
+    int64_t stride = reader.sizeAt(i);
+    if (!tokens || !product({*tokens, stride, widest}))
+      return refuse("argument " + arg.name + " = " + std::to_string(stride) +
                     " makes a tensor larger than 2^63 bytes");
   }
-  StatusOr<int64_t> state = evaluateSize("N * HV * K * V * 8", sizes);
-  if (!state.ok() && !v.slots)
+  if (!v.slots && !product({sequences, heads, v.keyDim, v.valueDim, widest}))
     return refuse("N * HV states of K x V are larger than 2^63 bytes");
   // Rows of the output must not overlap; inputs may repeat.
-  StatusOr<int64_t> row = evaluateSize("HV * V", sizes);
-  StatusOr<int64_t> count = evaluateSize(tokens, sizes);
+  std::optional<int64_t> row = product({heads, v.valueDim});
   int64_t stride = reader.size("out_stride", INT64_MAX);
-  if (count.ok() && *count > 1 && row.ok() && stride < *row)
+  if (tokens && *tokens > 1 && row && stride < *row)
     return refuse("argument out_stride = " + std::to_string(stride) +
                   " is less than the " + std::to_string(*row) +
                   " elements of one token");

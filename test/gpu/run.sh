@@ -5,6 +5,7 @@
 #   ./run.sh [OUT] [options of kdac-gpu-test]
 #
 # Writes OUT/ledger.jsonl (to be merged by python/ledger.py) and OUT/log.
+# KDAC_GRAPHS=1 also replays every variant from a graph, through the C ABI.
 # KDAC_BENCH holds other shapes to time; KDAC_TIME_LIMIT other seconds in all.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
@@ -21,7 +22,13 @@ commit=$(cat "$here/commit" 2>/dev/null || echo unknown)
   "$here/kdac-gpu-test" "$here"/packs/*.kdac --ledger "$out/ledger.jsonl" \
     --commit "$commit" --bench "$bench" \
     --time-limit "${KDAC_TIME_LIMIT:-500}" "$@"
-  echo $? >"$out/code"
+  code=$?
+  if [ -n "${KDAC_GRAPHS:-}" ]; then
+    for pack in "$here"/packs/*.kdac; do
+      "$here/kdac-graph-test" "$pack" || code=1
+    done
+  fi
+  echo "$code" >"$out/code"
 } 2>&1 | tee "$out/log"
 code=$(cat "$out/code")
 rm -f "$out/code"
