@@ -9,6 +9,8 @@
 
 #include "llvm/ADT/StringMap.h"
 
+#include <vector>
+
 namespace kdac {
 
 /// Builds one kernel function. After construction the insertion point is inside
@@ -62,8 +64,10 @@ public:
   /// Writes the state after `token` to its snapshot's slot; nothing in kernels
   /// without snapshots.
   void storeSnapshot(Value state, Value token);
-  /// Keeps the newest inputs of the convolutions.
-  void storeCaches();
+  /// Reads, then writes, the newest inputs of the convolutions, entry by entry of
+  /// each cache: reads first and all at once, since a cache changes in place.
+  llvm::SmallVector<Value> loadCaches();
+  void storeCaches(llvm::ArrayRef<Value> kept);
   /// Ends the function.
   void finish();
 
@@ -76,7 +80,7 @@ private:
   struct Channels;
   Channels channelsOf(llvm::StringRef name, const MappedOperand &source);
   Value inputAt(const Channels &channels, Value position, Value entry);
-  void storeCache(const Channels &channels);
+  std::vector<Channels> allChannels();
   void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,

@@ -97,29 +97,39 @@ Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
   return b.once(b.mul(sum, b.sigmoid(sum)));
 }
 
-/// Entry e takes the input `entries - e` before the sequence's end; where that
-/// was before the sequence, an older entry moves down. In place this is safe in
-/// rising order: a thread reads what it moves before anything replaces it.
-void KernelBuilder::storeCache(const Channels &channels) {
-  Channels c = channels;
-  for (int64_t e = 0; e < c.entries(); ++e) {
-    Value position = b.subI(length, b.index(c.entries() - e));
-    Value x = inputAt(c, position, b.addI(length, b.index(e)));
-    auto [base, stride] =
-        cacheAddress(b, b.mulI(slot, c.pitch), c.first, c.all, b.index(e),
-                     c.isFull() ? c.taps : 0);
-    tile::StoreOp::create(b, b.round(x, elementOf(c.cache)), c.cache, base,
-                          stride, ValueRange{b.index(c.width)}, bytesOf(c.cache),
-                          false);
-  }
-}
-
-void KernelBuilder::storeCaches() {
+std::vector<KernelBuilder::Channels> KernelBuilder::allChannels() {
+  std::vector<Channels> all;
   for (auto [name, operand] : {std::pair("q", &problem.q),
                                std::pair("k", &problem.k),
                                std::pair("v", &problem.v)})
     if (operand->conv)
-      storeCache(channelsOf(name, *operand));
+      all.push_back(channelsOf(name, *operand));
+  return all;
+}
+
+/// Entry e takes the input `entries - e` before the sequence's end; where that
+/// was before the sequence, an older entry moves down.
+SmallVector<Value> KernelBuilder::loadCaches() {
+  SmallVector<Value> kept;
+  for (Channels &c : allChannels())
+    for (int64_t e = 0; e < c.entries(); ++e) {
+      Value position = b.subI(length, b.index(c.entries() - e));
+      kept.push_back(b.once(inputAt(c, position, b.addI(length, b.index(e)))));
+    }
+  return kept;
+}
+
+void KernelBuilder::storeCaches(ArrayRef<Value> kept) {
+  for (Channels &c : allChannels())
+    for (int64_t e = 0; e < c.entries(); ++e) {
+      auto [base, stride] =
+          cacheAddress(b, b.mulI(slot, c.pitch), c.first, c.all, b.index(e),
+                       c.isFull() ? c.taps : 0);
+      tile::StoreOp::create(b, b.round(kept.front(), elementOf(c.cache)),
+                            c.cache, base, stride, ValueRange{b.index(c.width)},
+                            bytesOf(c.cache), false);
+      kept = kept.drop_front();
+    }
 }
 
 Value KernelBuilder::gated(Value out, Value token) {

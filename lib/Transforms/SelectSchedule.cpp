@@ -129,17 +129,12 @@ Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
   if (problem.needsWholeHeads()) {
     int64_t elements = llvm::alignTo(problem.keyDim(), 16) * fullValue;
-    // 64 of them a thread; convolutions need registers of their own.
-    bool isWide = problem.stateType().isF32();
-    int64_t warps = elements / (problem.q.conv && isWide ? 1024 : 2048);
-    return {1, fullValue, std::clamp<int64_t>(warps, 1, 16)};
+    return {1, fullValue, std::clamp<int64_t>(elements / 2048, 1, 16)};
   }
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {
     // About 64 state elements a thread keep enough bytes in flight.
-    // One warp needs no barrier, which narrow states wait for longest.
-    bool isNarrow = !problem.stateType().isF32();
-    int64_t vTile = std::min<int64_t>(fullValue, isNarrow ? 16 : 32);
+    int64_t vTile = std::min<int64_t>(fullValue, 32);
     int64_t keyTile = llvm::alignTo(problem.keyDim(), 16);
     return {1, vTile, keyTile * vTile <= 2048 ? 1 : keyTile * vTile <= 4096 ? 2 : 4};
   }

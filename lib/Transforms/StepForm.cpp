@@ -82,6 +82,7 @@ Value StepForm::body(Value number, Value state) {
 void StepForm::build() {
   Value initial = kernel.loadState();
   kernel.prefetchState();
+  SmallVector<Value> kept = kernel.loadCaches();
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
   {
@@ -91,7 +92,7 @@ void StepForm::build() {
     scf::YieldOp::create(b, next);
   }
   kernel.storeState(loop.getResult(0));
-  kernel.storeCaches();
+  kernel.storeCaches(kept);
   kernel.finish();
 }
 
