@@ -49,6 +49,13 @@ private:
   func::FuncOp clone(StringRef name, IRMapping &mapping);
   void makePrepare();
   int64_t chainStages();
+  /// Registers and bytes allow kPrepareBlocks: one level of 16-bit factors no
+  /// wider than 128. Others would spill.
+  bool fitsThreeBlocks() {
+    auto state = cast<RankedTensorType>(loop.getResult(0).getType());
+    return schedule.getLeaf() > 1 && state.getDimSize(0) <= 128 &&
+           tile::bytesOf(schedule.getOperand()) == 2;
+  }
   void makeChain();
   /// Inside the loop: the element of `part` at which image `number` starts.
   Value start(TileBuilder &b, Value image, RankedTensorType type);
@@ -243,7 +250,8 @@ void Splitter::makePrepare() {
   // Many programs of this kernel share an SM and hide each other's loads; bytes
   // for loading ahead would cost one of them.
   prepare->setAttr(tile::kScheduleAttr, with(1, kPrepareWarps));
-  prepare->setAttr("kdac.min_blocks", b.getI64IntegerAttr(kPrepareBlocks));
+  if (fitsThreeBlocks())
+    prepare->setAttr("kdac.min_blocks", b.getI64IntegerAttr(kPrepareBlocks));
   prepare->setAttr("kdac.grid", b.getStringAttr("N * HV * max(1, " + turnsExpr + ")"));
 }
 
