@@ -11,9 +11,9 @@ namespace kdac {
 void GpuLowering::lowerGuard(tile::GuardOp op) {
   Value ref = scalars.lookup(op.getRef());
   Value null = LLVM::ZeroOp::create(b, ref.getType());
-  scalars.map(op.getResult(),
-              LLVM::SelectOp::create(b, scalars.lookup(op.getCondition()), ref,
-                                     null));
+  scalars.map(
+      op.getResult(),
+      LLVM::SelectOp::create(b, scalars.lookup(op.getCondition()), ref, null));
 }
 
 /// Guarded pointers are two registers each around the loop, but cheap to make
@@ -65,12 +65,11 @@ void GpuLowering::lowerPrefetch(tile::PrefetchOp op) {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(branch.thenBlock());
     Value address = b.bytes(base, b.mul(number, line), 0);
-    LLVM::InlineAsmOp::create(b, TypeRange(), ValueRange{address},
-                              "prefetch.global.L2 [$0];", "l",
-                              /*has_side_effects=*/true,
-                              /*is_align_stack=*/false,
-                              LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
-                              ArrayAttr());
+    LLVM::InlineAsmOp::create(
+        b, TypeRange(), ValueRange{address}, "prefetch.global.L2 [$0];", "l",
+        /*has_side_effects=*/true,
+        /*is_align_stack=*/false, LLVM::TailCallKind::None,
+        LLVM::AsmDialectAttr(), ArrayAttr());
   }
 }
 
@@ -81,8 +80,8 @@ void GpuLowering::lowerCheckSlots(tile::CheckSlotsOp op) {
     return mapped.getType().isIndex() ? b.toI64(mapped) : mapped;
   });
   Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), check.status);
-  Value wanted = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
-                                       b.i64(0));
+  Value wanted =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
   auto branch = scf::IfOp::create(b, wanted, false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());

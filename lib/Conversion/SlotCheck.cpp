@@ -11,8 +11,14 @@ namespace kdac {
 namespace {
 
 /// What is wrong with an entry: the low three bits of a status word.
-enum Kind { SlotRange, SlotTwice, SourceRange, SourceWritten, SnapshotRange,
-            SnapshotTaken };
+enum Kind {
+  SlotRange,
+  SlotTwice,
+  SourceRange,
+  SourceWritten,
+  SnapshotRange,
+  SnapshotTaken
+};
 
 class Emitter {
 public:
@@ -89,7 +95,8 @@ void Emitter::loop(Value first, Value end, Value step,
 }
 
 Value Emitter::any(Value end, llvm::function_ref<Value(Value)> holds) {
-  auto made = scf::ForOp::create(b, number(0), end, number(1), ValueRange{no()});
+  auto made =
+      scf::ForOp::create(b, number(0), end, number(1), ValueRange{no()});
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(made.getBody());
   Value found = either(made.getRegionIterArg(0), holds(made.getInductionVar()));
@@ -111,9 +118,8 @@ void Emitter::report(Value bad, Value entry, Kind kind) {
 void Emitter::checkSequence(Value n) {
   Value mine = slot(n), from = source(n);
   report(outside(mine), n, SlotRange);
-  Value twice = any(n, [&](Value m) {
-    return compare(Predicate::eq, slot(m), mine);
-  });
+  Value twice =
+      any(n, [&](Value m) { return compare(Predicate::eq, slot(m), mine); });
   report(both(isSlot(mine), twice), n, SlotTwice);
   report(outside(from), n, SourceRange);
   // With snapshots nothing is written to slots.
@@ -182,9 +188,9 @@ void emitSlotCheck(ImplicitLocOpBuilder &b, const SlotCheck &check, Value first,
                [&](Value n) { emitter.checkSequence(n); });
   if (!check.snapshots)
     return;
-  Value given = LLVM::ICmpOp::create(
-      b, LLVM::ICmpPredicate::ne, check.snapshots,
-      LLVM::ZeroOp::create(b, check.snapshots.getType()));
+  Value given =
+      LLVM::ICmpOp::create(b, LLVM::ICmpPredicate::ne, check.snapshots,
+                           LLVM::ZeroOp::create(b, check.snapshots.getType()));
   auto branch = scf::IfOp::create(b, given, false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());

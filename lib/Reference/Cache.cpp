@@ -8,7 +8,8 @@ namespace kdac::reference {
 namespace {
 
 /// Slots in use without a pool: sequence n has slot n.
-bool isOwned(const Case &c, int64_t sequence, const std::vector<int64_t> &slots) {
+bool isOwned(const Case &c, int64_t sequence,
+             const std::vector<int64_t> &slots) {
   return !c.spec().variant.slots || c.isSlot(slots[sequence]);
 }
 
@@ -35,9 +36,10 @@ Rows convolved(const Case &c, const std::string &name, int64_t width) {
       if (n < 0 || n >= c.sequences() || !isOwned(c, n, c.sources()))
         return;
       for (int64_t channel = 0; channel < width; ++channel)
-        row[channel] = cache->get(
-            slotOf(c, n, c.sources()), 0,
-            cacheIndex(v, heads * width, head * width + channel, entries - back));
+        row[channel] =
+            cache->get(slotOf(c, n, c.sources()), 0,
+                       cacheIndex(v, heads * width, head * width + channel,
+                                  entries - back));
     };
   return shortConv(std::move(conv));
 }

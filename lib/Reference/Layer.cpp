@@ -15,7 +15,8 @@ double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 Rows shortConv(ShortConv conv) {
   return [conv = std::move(conv)](int64_t token, int64_t head, double *row) {
     // The sequence that owns the token; tokens of none have no history.
-    auto next = std::upper_bound(conv.offsets.begin(), conv.offsets.end(), token);
+    auto next =
+        std::upper_bound(conv.offsets.begin(), conv.offsets.end(), token);
     auto sequence = static_cast<int64_t>(next - conv.offsets.begin()) - 1;
     int64_t first = sequence < 0 ? 0 : conv.offsets[sequence];
     std::vector<double> x(static_cast<size_t>(conv.width));

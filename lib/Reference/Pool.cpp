@@ -14,8 +14,14 @@ namespace {
 constexpr int64_t spareSlots = 3;
 
 /// What is wrong with an entry, as in tile.check_slots.
-enum Kind { SlotRange, SlotTwice, SourceRange, SourceWritten, SnapshotRange,
-            SnapshotTaken };
+enum Kind {
+  SlotRange,
+  SlotTwice,
+  SourceRange,
+  SourceWritten,
+  SnapshotRange,
+  SnapshotTaken
+};
 
 /// A random order of 0 .. count - 1.
 std::vector<int64_t> shuffled(int64_t count, uint64_t seed) {
@@ -140,11 +146,11 @@ std::string describePool(const CaseSpec &spec) {
     for (size_t i = 0; i < indices.size(); ++i)
       text += (i ? "," : "") + std::to_string(indices[i]);
   };
-  for (auto [holds, what] :
-       {std::pair(spec.inPlace, " in-place"), std::pair(!spec.hasSlots, " dense"),
-        std::pair(spec.hasSources, " sources"),
-        std::pair(!spec.hasSnapshots, " no-snapshots"),
-        std::pair(!spec.checked, " unchecked")})
+  for (auto [holds, what] : {std::pair(spec.inPlace, " in-place"),
+                             std::pair(!spec.hasSlots, " dense"),
+                             std::pair(spec.hasSources, " sources"),
+                             std::pair(!spec.hasSnapshots, " no-snapshots"),
+                             std::pair(!spec.checked, " unchecked")})
     if (holds)
       text += what;
   list(" slots ", spec.slots);
@@ -160,8 +166,8 @@ void Case::choosePool() {
   const CaseSpec &spec = description;
   bool keeps = spec.variant.snapshots && spec.hasSnapshots;
   int64_t n = sequences();
-  poolCount = n + (spec.hasSources ? n : 0) + (keeps ? bufferTokens : 0) +
-              spareSlots;
+  poolCount =
+      n + (spec.hasSources ? n : 0) + (keeps ? bufferTokens : 0) + spareSlots;
   std::vector<int64_t> order = shuffled(poolCount, spec.seed);
   auto next = order.begin();
   auto choose = [&](const std::vector<int64_t> &given, int64_t count) {

@@ -18,8 +18,8 @@ struct KernelBuilder::Channels {
   int64_t entries() { return isFull() ? taps : taps - 1; }
 };
 
-KernelBuilder::Channels
-KernelBuilder::channelsOf(StringRef name, const MappedOperand &source) {
+KernelBuilder::Channels KernelBuilder::channelsOf(StringRef name,
+                                                  const MappedOperand &source) {
   bool isValue = name == "v";
   Channels c;
   c.conv = source.conv;
@@ -30,7 +30,8 @@ KernelBuilder::channelsOf(StringRef name, const MappedOperand &source) {
   c.pitch = arg((name + "_cache_pitch").str());
   c.width = isValue ? problem.valueDim() : problem.keyDim();
   c.tileWidth = isValue ? valueTile : keyTile;
-  c.taps = cast<RankedTensorType>(source.conv.getWeight().getType()).getDimSize(2);
+  c.taps =
+      cast<RankedTensorType>(source.conv.getWeight().getType()).getDimSize(2);
   c.first = b.mulI(isValue ? valueHead : keyHead, b.index(c.width));
   c.all = b.mulI(arg(isValue ? "HV" : "H"), b.index(c.width));
   return c;
@@ -54,21 +55,21 @@ static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
   return {b.addI(start, b.addI(b.mulI(first, taps), entry)), taps};
 }
 
-/// The inputs at `position` of the sequence, or from before it: entry `entry` of
-/// the slot it starts from. f32.
+/// The inputs at `position` of the sequence, or from before it: entry `entry`
+/// of the slot it starts from. f32.
 Value KernelBuilder::inputAt(const Channels &channels, Value position,
                              Value entry) {
   Channels c = channels;
-  Value isToken = arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position,
-                                        b.index(0));
+  Value isToken =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position, b.index(0));
   Value cache = c.cache;
   if (hasSource)
     cache = tile::GuardOp::create(b, cache.getType(), cache, hasSource);
-  Value ref = tile::ChooseOp::create(b, cache.getType(), c.tokens, isToken, cache);
+  Value ref =
+      tile::ChooseOp::create(b, cache.getType(), c.tokens, isToken, cache);
   Value token = b.addI(b.mulI(b.addI(begin, position), c.stride), c.first);
-  auto [kept, keptStride] =
-      cacheAddress(b, b.mulI(source, c.pitch), c.first, c.all, entry,
-                   c.isFull() ? c.taps : 0);
+  auto [kept, keptStride] = cacheAddress(b, b.mulI(source, c.pitch), c.first,
+                                         c.all, entry, c.isFull() ? c.taps : 0);
   Value base = arith::SelectOp::create(b, isToken, token, kept);
   Value stride = arith::SelectOp::create(b, isToken, b.index(1), keptStride);
   return b.toF32(tile::LoadOp::create(
@@ -99,9 +100,9 @@ Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
 
 std::vector<KernelBuilder::Channels> KernelBuilder::allChannels() {
   std::vector<Channels> all;
-  for (auto [name, operand] : {std::pair("q", &problem.q),
-                               std::pair("k", &problem.k),
-                               std::pair("v", &problem.v)})
+  for (auto [name, operand] :
+       {std::pair("q", &problem.q), std::pair("k", &problem.k),
+        std::pair("v", &problem.v)})
     if (operand->conv)
       all.push_back(channelsOf(name, *operand));
   return all;
@@ -138,9 +139,9 @@ Value KernelBuilder::gated(Value out, Value token) {
     return out;
   int64_t width = problem.valueDim();
   out = b.once(out);
-  Value mean = b.mul(b.sum(b.mul(out, out), 0), 1.0 / static_cast<double>(width));
-  Value inverse =
-      b.rsqrt(b.add(mean, b.f32(norm.getEps().convertToDouble())));
+  Value mean =
+      b.mul(b.sum(b.mul(out, out), 0), 1.0 / static_cast<double>(width));
+  Value inverse = b.rsqrt(b.add(mean, b.f32(norm.getEps().convertToDouble())));
   Value weight = tile::LoadOp::create(
       b, b.tileType({valueTile}), arg("norm_weight"), b.index(0), b.index(1),
       ValueRange{b.index(width)}, 4, false);

@@ -72,8 +72,15 @@ Value StepForm::written(Value token, Value before, Value decayed) {
 
 Value StepForm::body(Value number, Value state) {
   Value token = b.addI(kernel.begin, number);
+  // A layer's vectors are all made before the first barrier.
+  bool isShared = kernel.problem.needsWholeHeads();
+  auto query = [&] {
+    return keyVector("q", kernel.problem.q, token, kernel.arg("scale"));
+  };
+  Value q = isShared ? query() : Value();
   Value next = written(token, state, decayedState(token, state));
-  Value q = keyVector("q", kernel.problem.q, token, kernel.arg("scale"));
+  if (!q)
+    q = query();
   kernel.storeOut(kernel.gated(read(next, q), token), token, {});
   kernel.storeSnapshot(next, token);
   return next;

@@ -1,5 +1,5 @@
-// The step kernel with the layer around it: short convolutions with their caches
-// and the gated norm, against the oracle. pitfalls.md STA-4, STA-8.
+// The step kernel with the layer around it: short convolutions with their
+// caches and the gated norm, against the oracle. pitfalls.md STA-4, STA-8.
 #include "HostKernel.h"
 
 #include "kdac/Reference/Cache.h"
@@ -29,7 +29,8 @@ Variant layerVariant(int64_t conv, CacheLayout layout, OutputNorm norm,
 
 /// Every part alone, every width, both layouts, with and without a pool.
 std::vector<Variant> variants() {
-  constexpr CacheLayout full = CacheLayout::Full, history = CacheLayout::History;
+  constexpr CacheLayout full = CacheLayout::Full,
+                        history = CacheLayout::History;
   Variant raw = layerVariant(4, history, OutputNorm::Silu, DType::I64);
   raw.l2norm = false;
   raw.keyDim = 40;
@@ -63,7 +64,8 @@ CaseSpec specOf(const Variant &variant, int64_t tokens = 1) {
 }
 
 /// What a sequence leaves behind.
-const std::vector<const char *> memory = {"h0", "q_cache", "k_cache", "v_cache"};
+const std::vector<const char *> memory = {"h0", "q_cache", "k_cache",
+                                          "v_cache"};
 
 class LayerTest : public testing::TestWithParam<size_t> {
 protected:

@@ -1,5 +1,6 @@
-// State pools: random slots with every other slot bitwise unchanged, padding, bad
-// indices, checked launches, snapshots and rollback. pitfalls.md STA-1 to STA-9.
+// State pools: random slots with every other slot bitwise unchanged, padding,
+// bad indices, checked launches, snapshots and rollback. pitfalls.md STA-1 to
+// STA-9.
 #include "HostKernel.h"
 
 #include "kdac/Reference/Pool.h"
@@ -8,8 +9,8 @@
 
 #include <cmath>
 #include <cstring>
-#include <tuple>
 #include <sys/mman.h>
+#include <tuple>
 
 using namespace kdac;
 using namespace kdac::reference;
@@ -46,8 +47,8 @@ std::vector<Variant> variants() {
   Variant chunk = poolVariant(Form::Chunk);
   Variant chunkKv = poolVariant(Form::Chunk, DType::I64);
   chunkKv.stateLayout = StateLayout::KV;
-  std::vector<Variant> all = {poolVariant(Form::Step), bf16, head,    pair,
-                              constant,                chunk, chunkKv};
+  std::vector<Variant> all = {
+      poolVariant(Form::Step), bf16, head, pair, constant, chunk, chunkKv};
   for (const Variant &v : {all[0], bf16, pair})
     all.push_back(withSnapshots(v));
   for (Variant &v : all)
@@ -89,8 +90,8 @@ std::string stateOf(const Case &c, int64_t slot, int64_t head) {
                      static_cast<size_t>(pool.layout().rowElements() * size));
 }
 
-/// Copies `count` tokens from token `from` of one case to token `to` of another,
-/// in every tensor that has tokens.
+/// Copies `count` tokens from token `from` of one case to token `to` of
+/// another, in every tensor that has tokens.
 void copyTokens(const Case &source, int64_t from, Case &target, int64_t to,
                 int64_t count) {
   for (Buffer &buffer : target.buffers()) {
@@ -177,11 +178,11 @@ TEST_P(PoolTest, CheckedLaunchNamesTheIndexAndWritesNothing) {
     std::vector<int64_t> slots, sources;
     int64_t word;
   };
-  for (const Row &row : {Row{{0, 1, -1, 2, -1}, {}, -1},
-                         Row{{0, 1, 99, 2, 3}, {}, 8 * 2 + 0},
-                         Row{{0, 1, 2, 3, -2}, {}, 8 * 4 + 0},
-                         Row{{4, 1, 2, 4, 3}, {}, 8 * 3 + 1},
-                         Row{{0, 1, 2, 3, 4}, {5, 6, 77, -1, -2}, 8 * 2 + 2}}) {
+  for (const Row &row :
+       {Row{{0, 1, -1, 2, -1}, {}, -1}, Row{{0, 1, 99, 2, 3}, {}, 8 * 2 + 0},
+        Row{{0, 1, 2, 3, -2}, {}, 8 * 4 + 0},
+        Row{{4, 1, 2, 4, 3}, {}, 8 * 3 + 1},
+        Row{{0, 1, 2, 3, 4}, {5, 6, 77, -1, -2}, 8 * 2 + 2}}) {
     for (bool inPlace : {true, false}) {
       CaseSpec spec = specOf(variant);
       spec.slots = row.slots;
@@ -234,16 +235,17 @@ INSTANTIATE_TEST_SUITE_P(Pool, PoolTest,
                            return entryName(variants()[info.param]);
                          });
 
-// STA-2: slots beyond 2^31 elements, in a pool of which only pages in use exist.
+// STA-2: slots beyond 2^31 elements, in a pool of which only pages in use
+// exist.
 TEST(Pool, SlotOffsetsHave64Bits) {
   CaseSpec spec = specOf(resolved(poolVariant(Form::Step)));
   spec.sequences = 1;
   spec.slots = {3};
   Case c = makeCase(spec);
   int64_t pitch = (int64_t(1) << 30) + 64, bytes = 4 * pitch * 4;
-  void *memory = mmap(nullptr, static_cast<size_t>(bytes),
-                      PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void *memory =
+      mmap(nullptr, static_cast<size_t>(bytes), PROT_READ | PROT_WRITE,
+           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   ASSERT_NE(memory, MAP_FAILED);
   void **argv = c.argv();
   *static_cast<void **>(argv[position(c, "h0")]) = memory;
@@ -280,8 +282,8 @@ TEST(Pool, SnapshotsEqualSingleSteps) {
         for (int64_t i = 0; i < 64 * 32; ++i)
           single.find("h0")->set(
               single.poolRow(spec.slots[n], head), 0, i,
-              verify.find("h0")->get(
-                  verify.poolRow(verify.slots()[n], head), 0, i));
+              verify.find("h0")->get(verify.poolRow(verify.slots()[n], head), 0,
+                                     i));
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t n = 0; n < 2; ++n)
         copyTokens(verify, n * tokens + t, single, n, 1);
@@ -374,7 +376,8 @@ TEST(Pool, PrefillThenStepsEqualsOnePrefill) {
   for (int64_t head = 0; head < 4; ++head)
     for (int64_t i = 0; i < 64 * 32; ++i) {
       double want = whole.find("h0")->get(whole.poolRow(1, head), 0, i);
-      double got = last[whole.find("h0")->layout().at(whole.poolRow(1, head), 0, i)];
+      double got =
+          last[whole.find("h0")->layout().at(whole.poolRow(1, head), 0, i)];
       error += (want - got) * (want - got);
       norm += want * want;
     }

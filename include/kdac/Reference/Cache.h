@@ -22,7 +22,8 @@ int64_t cacheIndex(const Variant &variant, int64_t channels, int64_t channel,
 /// Entries of one channel: W or W - 1.
 int64_t cacheEntries(const Variant &variant);
 
-/// Puts the convolutions in front of q, k and v, and the norm behind the output.
+/// Puts the convolutions in front of q, k and v, and the norm behind the
+/// output.
 void addLayer(const Case &c, Operands &operands);
 
 /// What is wrong with the caches after a run: wrong entries in slots that
