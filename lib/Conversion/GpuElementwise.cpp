@@ -57,10 +57,11 @@ GpuLowering::Values GpuLowering::loadShared(Value value, const Group &group) {
   int64_t bytes = bytesOf(element);
   bool isVector = tileType(value).getRank() == 1;
   auto read = [&](Coord row, Coord col, int64_t count) {
-    Value pointer = sharedAddress(at.getOffset(), at.getPitch(), element,
-                                  isVector ? Coord() : row, col,
-                                  slots.lookup(value));
-    return b.load(pointer, element, count, std::min<int64_t>(16, count * bytes));
+    Value pointer =
+        sharedAddress(at.getOffset(), at.getPitch(), element,
+                      isVector ? Coord() : row, col, slots.lookup(value));
+    return b.load(pointer, element, count,
+                  std::min<int64_t>(16, count * bytes));
   };
   if (isVector || group.along == 1)
     return read(group.row, group.col, group.width);
@@ -98,7 +99,8 @@ void GpuLowering::storeShared(Value value, const Group &group,
   });
 }
 
-//===-- Global memory ------------------------------------------------------===//
+//===-- Global memory
+//------------------------------------------------------===//
 
 struct GpuLowering::Access {
   Value ref, base, stride; ///< pointer, i64, i64
@@ -116,8 +118,8 @@ GpuLowering::Access GpuLowering::accessOf(Op op, RankedTensorType type) {
           type.getElementType()};
 }
 
-/// The thread's part of an address and the constant part are added one after the
-/// other, so that a tile's groups share the first.
+/// The thread's part of an address and the constant part are added one after
+/// the other, so that a tile's groups share the first.
 Value GpuLowering::globalPointer(const Access &at, const Group &group,
                                  int64_t number) {
   Coord row = group.along == 0 ? group.row.plus(number) : group.row;
@@ -134,8 +136,8 @@ Value GpuLowering::globalPointer(const Access &at, const Group &group,
   Value pointer = b.pointer(at.ref, variable, at.element);
   if (line.offset == 0 && inside.offset == 0)
     return pointer;
-  Value constant = b.add(b.mul64(b.i64(line.offset), at.stride),
-                         b.i64(inside.offset));
+  Value constant =
+      b.add(b.mul64(b.i64(line.offset), at.stride), b.i64(inside.offset));
   return b.pointer(pointer, constant, at.element);
 }
 
@@ -149,11 +151,11 @@ static bool isWhole(Value limit, int64_t size) {
   return constant && *constant >= size;
 }
 
-Value GpuLowering::validity(Value ref, ValueRange valid, ArrayRef<int64_t> shape,
-                            const Group &group) {
+Value GpuLowering::validity(Value ref, ValueRange valid,
+                            ArrayRef<int64_t> shape, const Group &group) {
   Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), ref);
-  Value condition = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
-                                          b.i64(0));
+  Value condition =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
   auto within = [&](Coord first, int64_t width, Value limit, int64_t size) {
     if (isWhole(limit, size))
       return;
@@ -178,11 +180,12 @@ static bool isContiguous(bool isVector, bool transposed, Value stride,
   return group.along == (transposed ? 0 : 1);
 }
 
-GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op, const Group &group) {
+GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op,
+                                            const Group &group) {
   RankedTensorType type = op.getResult().getType();
   Access access = accessOf(op, type);
-  bool contiguous = isContiguous(access.isVector, access.transposed,
-                                 op.getStride(), group);
+  bool contiguous =
+      isContiguous(access.isVector, access.transposed, op.getStride(), group);
   int64_t bytes = bytesOf(access.element);
   // What a kernel reads inside its loop it never writes; the state it may.
   bool invariant = op->getParentOfType<scf::ForOp>() && !isWritten(op.getRef());
@@ -241,17 +244,20 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
     // Of the threads that share a column's total one stores it.
     const Layout &layout = *layouts.front().second;
     for (const Group &group : layout.columns)
-      storeGroups(op, at, group, {evaluate(source, group)}, layout.firstRowLane);
+      storeGroups(op, at, group, {evaluate(source, group)},
+                  layout.firstRowLane);
     return;
   }
   if (hasRegisterLeaf(source)) {
     // One branch for all groups of a row.
     llvm::MapVector<std::pair<void *, int64_t>, SmallVector<Group>> rows;
     for (const Group &group : distributed(type.getShape()).groups)
-      rows[{group.row.base.getAsOpaquePointer(), group.row.offset}].push_back(group);
+      rows[{group.row.base.getAsOpaquePointer(), group.row.offset}].push_back(
+          group);
     bool sameColumns = isWhole(op.getValid()[1], type.getDimSize(1));
     for (auto &[key, groups] : rows)
-      for (size_t i = 0; i < groups.size(); i += sameColumns ? groups.size() : 1) {
+      for (size_t i = 0; i < groups.size();
+           i += sameColumns ? groups.size() : 1) {
         ArrayRef<Group> some =
             ArrayRef(groups).slice(i, sameColumns ? groups.size() : 1);
         SmallVector<Values> elements;
@@ -264,20 +270,20 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
   int64_t width = std::max<int64_t>(1, op.getAlign() / bytes);
   while (type.getShape().back() % width != 0)
     width /= 2;
-  forGroups(linear(type.getShape(), width),
-            [&](const Group &group) {
-              emitStore([=, elements = evaluate(source, group)] {
-                storeGroups(op, at, group, {elements}, {});
-              });
-            });
+  forGroups(linear(type.getShape(), width), [&](const Group &group) {
+    emitStore([=, elements = evaluate(source, group)] {
+      storeGroups(op, at, group, {elements}, {});
+    });
+  });
 }
 
 void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
                               ArrayRef<Group> groups, ArrayRef<Values> elements,
                               Value speaks) {
   int64_t bytes = bytesOf(at.element);
-  Value condition = validity(at.ref, op.getValid(),
-                             tileType(op.getValue()).getShape(), groups.front());
+  Value condition =
+      validity(at.ref, op.getValid(), tileType(op.getValue()).getShape(),
+               groups.front());
   if (speaks)
     condition = arith::AndIOp::create(b, condition, speaks);
   auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
@@ -315,7 +321,8 @@ bool GpuLowering::isWritten(Value ref) const {
   });
 }
 
-//===-- Evaluation ---------------------------------------------------------===//
+//===-- Evaluation
+//---------------------------------------------------------===//
 
 /// A value that is about to be rounded to its own type when it is stored: the
 /// rounding op's input.
@@ -345,8 +352,8 @@ GpuLowering::Values GpuLowering::evaluate(Value value, const Group &group) {
   return result;
 }
 
-GpuLowering::Values
-GpuLowering::evaluateBroadcast(tile::BroadcastOp op, const Group &group) {
+GpuLowering::Values GpuLowering::evaluateBroadcast(tile::BroadcastOp op,
+                                                   const Group &group) {
   bool alongRows = op.getAlong() == 0;
   Group vector;
   vector.col = alongRows ? group.row : group.col;
@@ -387,7 +394,8 @@ GpuLowering::Values GpuLowering::evaluateOp(Operation *op, const Group &group) {
   }
   if (auto constant = dyn_cast<arith::ConstantOp>(op)) {
     auto splat = cast<SplatElementsAttr>(constant.getValue());
-    return Values(group.width, b.f32(splat.getSplatValue<APFloat>().convertToDouble()));
+    return Values(group.width,
+                  b.f32(splat.getSplatValue<APFloat>().convertToDouble()));
   }
   if (auto once = dyn_cast<tile::OnceOp>(op))
     return evaluate(once.getInput(), group);

@@ -17,7 +17,9 @@ Value GpuEmitter::i64(int64_t value) {
 Value GpuEmitter::add(Value a, Value b) {
   return createOrFold<arith::AddIOp>(a, b);
 }
-Value GpuEmitter::add(Value a, int64_t b) { return b == 0 ? a : add(a, i32(b)); }
+Value GpuEmitter::add(Value a, int64_t b) {
+  return b == 0 ? a : add(a, i32(b));
+}
 Value GpuEmitter::mul(Value a, int64_t b) {
   return b == 1 ? a : createOrFold<arith::MulIOp>(a, i32(b));
 }
@@ -182,8 +184,8 @@ void GpuEmitter::store(ValueRange elements, Value pointer, Type element,
     LLVM::StoreOp::create(*this, words[0], pointer, align);
     return;
   }
-  auto type = VectorType::get({static_cast<int64_t>(words.size())},
-                              words[0].getType());
+  auto type =
+      VectorType::get({static_cast<int64_t>(words.size())}, words[0].getType());
   Value vector = LLVM::PoisonOp::create(*this, type);
   for (auto [i, word] : llvm::enumerate(words))
     vector = LLVM::InsertElementOp::create(*this, vector, word, i32(i));
@@ -194,19 +196,19 @@ void GpuEmitter::barrier() { NVVM::BarrierOp::create(*this); }
 
 Value GpuEmitter::sumLanes(Value x, ArrayRef<int64_t> laneMasks) {
   for (int64_t mask : laneMasks) {
-    Value other = NVVM::ShflOp::create(*this, getF32Type(), i32(-1), x, i32(mask),
-                                       i32(31), NVVM::ShflKind::bfly, UnitAttr());
+    Value other =
+        NVVM::ShflOp::create(*this, getF32Type(), i32(-1), x, i32(mask),
+                             i32(31), NVVM::ShflKind::bfly, UnitAttr());
     x = addF(x, other);
   }
   return x;
 }
 
 void GpuEmitter::memoryFence() {
-  LLVM::InlineAsmOp::create(*this, TypeRange(), ValueRange(), "",
-                            "~{memory}", /*has_side_effects=*/true,
-                            /*is_align_stack=*/false,
-                            LLVM::TailCallKind::None, LLVM::AsmDialectAttr(),
-                            ArrayAttr());
+  LLVM::InlineAsmOp::create(*this, TypeRange(), ValueRange(), "", "~{memory}",
+                            /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::TailCallKind::None,
+                            LLVM::AsmDialectAttr(), ArrayAttr());
 }
 
 Value GpuEmitter::opaqueThread(Value thread) {
@@ -226,9 +228,9 @@ Value GpuEmitter::opaqueSize(Value size64) {
 GpuEmitter::Values GpuEmitter::ldmatrix(Value pointer, int64_t count,
                                         bool transposed) {
   SmallVector<Type> types(count, getI32Type());
-  Type result = count == 1 ? Type(getI32Type())
-                           : Type(LLVM::LLVMStructType::getLiteral(
-                                 getContext(), types));
+  Type result =
+      count == 1 ? Type(getI32Type())
+                 : Type(LLVM::LLVMStructType::getLiteral(getContext(), types));
   auto shape = NVVM::LdStMatrixShapeAttr::get(getContext(), 8, 8);
   Value loaded = NVVM::LdMatrixOp::create(
       *this, result, pointer, static_cast<uint32_t>(count),
@@ -236,18 +238,17 @@ GpuEmitter::Values GpuEmitter::ldmatrix(Value pointer, int64_t count,
       NVVM::LdStMatrixEltType::B16);
   Values registers;
   for (int64_t i = 0; i < count; ++i)
-    registers.push_back(count == 1
-                            ? loaded
-                            : LLVM::ExtractValueOp::create(*this, loaded, i));
+    registers.push_back(
+        count == 1 ? loaded : LLVM::ExtractValueOp::create(*this, loaded, i));
   return registers;
 }
 
 void GpuEmitter::mma(MutableArrayRef<Value> accumulators, ValueRange a,
                      ValueRange b, Type element) {
   bool isTF32 = isa<FloatTF32Type>(element);
-  auto kind = isTF32              ? NVVM::MMATypes::tf32
-              : element.isBF16()  ? NVVM::MMATypes::bf16
-                                  : NVVM::MMATypes::f16;
+  auto kind = isTF32             ? NVVM::MMATypes::tf32
+              : element.isBF16() ? NVVM::MMATypes::bf16
+                                 : NVVM::MMATypes::f16;
   Values aWords(a.begin(), a.end()), bWords(b.begin(), b.end());
   if (element.isF16()) {
     // The f16 form takes its registers as pairs of halves.

@@ -73,11 +73,12 @@ public:
   /// tile's elements in registers; no instruction.
   void memoryFence();
   /// The same number, but not known to be: what is computed from it stays where
-  /// it is used instead of being kept, and spilled, around a loop. For the thread
-  /// index ptxas must not know either, so each lane asks itself for it.
+  /// it is used instead of being kept, and spilled, around a loop. For the
+  /// thread index ptxas must not know either, so each lane asks itself for it.
   Value opaqueThread(Value thread);
   Value opaqueSize(Value size64);
-  /// Adds x over the lanes that differ in the bits of `laneMask`, in all of them.
+  /// Adds x over the lanes that differ in the bits of `laneMask`, in all of
+  /// them.
   Value sumLanes(Value x, llvm::ArrayRef<int64_t> laneMasks);
 
   // Tensor cores: 16x8 f32 accumulators += a (4 registers) * b (2 registers).

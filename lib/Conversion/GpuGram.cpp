@@ -24,8 +24,8 @@ private:
   using Values = GpuEmitter::Values;
   /// A 16x16 tile of every side's result that this warp accumulates.
   struct Task {
-    Value row, col;                ///< first row and column, i32
-    SmallVector<Values, 2> sums;   ///< per side, 8 accumulators
+    Value row, col;              ///< first row and column, i32
+    SmallVector<Values, 2> sums; ///< per side, 8 accumulators
   };
 
   void zeroResults();
@@ -63,7 +63,8 @@ void GramLowering::zeroResults() {
     });
 }
 
-//===-- Scaled factors -----------------------------------------------------===//
+//===-- Scaled factors
+//-----------------------------------------------------===//
 
 /// exp2(G[later] - G[earlier]) for the elements of a group.
 GramLowering::Values GramLowering::decayBetween(const Group &later,
@@ -103,7 +104,8 @@ void GramLowering::halvingFactors(int64_t half) {
     Value line = b.at(group.row);
     Value blockStart = b.mul(b.div(line, half), 2 * half);
     Value first = b.add(blockStart, b.rem(line, half));
-    Group earlier = atRow(group, first), later = atRow(group, b.add(first, half));
+    Group earlier = atRow(group, first),
+          later = atRow(group, b.add(first, half));
     Group anchor = atRow(group, b.add(blockStart, half - 1));
     Values left = decayBetween(later, anchor);
     for (unsigned side = 0; side < sides; ++side)
@@ -128,7 +130,8 @@ void GramLowering::leafFactors() {
   });
 }
 
-//===-- Products -----------------------------------------------------------===//
+//===-- Products
+//-----------------------------------------------------------===//
 
 GramLowering::Task GramLowering::task(Value rowTile, Value colTile) {
   return {b.mul(rowTile, 16), b.mul(colTile, 16),
@@ -161,9 +164,9 @@ void GramLowering::storeTask(const Task &task) {
         group.row = {row, 8 * half};
         group.col = {col, 8 * tile};
         group.width = 2;
-        at.storeShared(op.getResult(side), group,
-                       ArrayRef<Value>(task.sums[side])
-                           .slice(4 * tile + 2 * half, 2));
+        at.storeShared(
+            op.getResult(side), group,
+            ArrayRef<Value>(task.sums[side]).slice(4 * tile + 2 * half, 2));
       }
 }
 
@@ -199,9 +202,9 @@ SmallVector<GramLowering::Task> GramLowering::leafTasks() {
 }
 
 /// i1: whether an element of a diagonal tile belongs to the level `half`, or to
-/// a leaf when half is 0. `rowHalf`, `colHalf` say in which 8 rows and columns it
-/// is, `row` and `col` where in them. Null means no: most elements are decided
-/// here, not by the kernel.
+/// a leaf when half is 0. `rowHalf`, `colHalf` say in which 8 rows and columns
+/// it is, `row` and `col` where in them. Null means no: most elements are
+/// decided here, not by the kernel.
 Value GramLowering::isKept(bool rowHalf, bool colHalf, Value row, Value col,
                            int64_t half, bool strict) {
   using Predicate = arith::CmpIPredicate;
@@ -289,6 +292,8 @@ void GramLowering::run() {
     storeTask(leafTask);
 }
 
-void GpuLowering::lowerGram(tile::DecayedGramOp op) { GramLowering(*this, op).run(); }
+void GpuLowering::lowerGram(tile::DecayedGramOp op) {
+  GramLowering(*this, op).run();
+}
 
 } // namespace kdac

@@ -18,8 +18,7 @@ Layout GpuLowering::fragments(int64_t rows, int64_t cols) {
   colsEach += colsEach % 2; // pairs of column tiles share an ldmatrix
   bool even = colTiles == colsEach * colWarps;
   Value quad = b.div(lane, 4), pair = b.mul(b.rem(lane, 4), 2);
-  Value rowBase =
-      b.add(b.mul(b.div(warp, colWarps), rowsEach * 16), quad);
+  Value rowBase = b.add(b.mul(b.div(warp, colWarps), rowsEach * 16), quad);
   Value firstCol = b.mul(b.rem(warp, colWarps), colsEach);
   for (int64_t i = 0; i < rowsEach; ++i)
     for (int64_t j = 0; j < colsEach; ++j) {
@@ -39,8 +38,8 @@ Layout GpuLowering::fragments(int64_t rows, int64_t cols) {
   return layout;
 }
 
-/// The state [K, V] of the step form: 16-byte pieces of memory lines per thread,
-/// every column within one warp so that sums over K are lane shuffles.
+/// The state [K, V] of the step form: 16-byte pieces of memory lines per
+/// thread, every column within one warp so that sums over K are lane shuffles.
 Layout GpuLowering::stateLanes(int64_t rows, int64_t cols) {
   Layout layout;
   int64_t width = 16 / bytesOf(stateElement);
@@ -62,8 +61,8 @@ Layout GpuLowering::stateLanes(int64_t rows, int64_t cols) {
   Value colLane = stateIsVFirst ? b.div(lane, rowLanes) : b.rem(lane, colLanes);
   for (int64_t bit = 1; bit < rowLanes; bit *= 2)
     layout.rowLanes.push_back(stateIsVFirst ? bit : bit * colLanes);
-  layout.firstRowLane = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                              rowLane, b.i32(0));
+  layout.firstRowLane =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, rowLane, b.i32(0));
   int64_t rowStep = rowLanes * (stateIsVFirst ? width : 1);
   int64_t colStep = colLanes * (stateIsVFirst ? 1 : width);
   int64_t colReps = std::max<int64_t>(1, (colsPerWarp + colStep - 1) / colStep);
@@ -100,8 +99,8 @@ const Layout &GpuLowering::distributed(ArrayRef<int64_t> shape) {
   b.setInsertionPoint(layoutAnchor);
   Layout made = schedule.getForm() == "step" ? stateLanes(shape[0], shape[1])
                                              : fragments(shape[0], shape[1]);
-  layouts.push_back({SmallVector<int64_t>(shape),
-                     std::make_unique<Layout>(std::move(made))});
+  layouts.push_back(
+      {SmallVector<int64_t>(shape), std::make_unique<Layout>(std::move(made))});
   return *layouts.back().second;
 }
 
@@ -136,7 +135,8 @@ Layout GpuLowering::linear(ArrayRef<int64_t> shape, int64_t width) {
 
 void GpuLowering::forGroups(const Layout &layout,
                             llvm::function_ref<void(const Group &)> body) {
-  constexpr int64_t kElements = 16; // of one iteration, independent of each other
+  constexpr int64_t kElements =
+      16; // of one iteration, independent of each other
   ArrayRef<Group> groups = layout.groups;
   int64_t count = groups.size();
   int64_t together = std::max<int64_t>(1, kElements / groups.front().width);
@@ -157,19 +157,20 @@ void GpuLowering::forGroups(const Layout &layout,
     releaseStores();
     return;
   }
-  auto loop = scf::ForOp::create(b, b.i32(0), b.i32(count / together), b.i32(1));
+  auto loop =
+      scf::ForOp::create(b, b.i32(0), b.i32(count / together), b.i32(1));
   // ptxas would unroll it again.
-  auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), b.getBoolAttr(true), {},
-                                          {}, {}, {}, {}, {});
+  auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), b.getBoolAttr(true),
+                                          {}, {}, {}, {}, {}, {});
   loop->setAttr("llvm.loop_annotation",
-                LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {}, unroll,
-                                              {}, {}, {}, {}, {}, {}, {}, {}, {},
-                                              {}, {}));
+                LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {},
+                                              unroll, {}, {}, {}, {}, {}, {},
+                                              {}, {}, {}, {}, {}));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Group group = groups.front();
-  group.row.base = b.add(group.row.base, b.mul(loop.getInductionVar(),
-                                               together * layout.rowStep));
+  group.row.base = b.add(
+      group.row.base, b.mul(loop.getInductionVar(), together * layout.rowStep));
   holdStores();
   for (int64_t i = 0; i < together; ++i) {
     memo.clear();

@@ -15,8 +15,8 @@
 namespace kdac {
 
 /// Elements of a tile that one thread handles together: `width` of them,
-/// consecutive along dimension `along`, from (row, col). For a vector only `col`
-/// counts. `slot` is their place in a distributed value's registers.
+/// consecutive along dimension `along`, from (row, col). For a vector only
+/// `col` counts. `slot` is their place in a distributed value's registers.
 struct Group {
   Coord row, col;
   int64_t width = 1;
@@ -37,7 +37,7 @@ struct Layout {
 
   // State layouts only: how sums over rows end.
   llvm::SmallVector<int64_t> rowLanes; ///< lane bits that tell rows apart
-  llvm::SmallVector<Group> columns;    ///< this thread's columns, as vector groups
+  llvm::SmallVector<Group> columns; ///< this thread's columns, as vector groups
   int64_t columnSlots = 0;
   mlir::Value firstRowLane; ///< i1: this thread speaks for its columns
 };
@@ -52,7 +52,8 @@ public:
   mlir::LogicalResult run();
 
 private:
-  //===-- Frame (TileToNVVM.cpp) --------------------------------------------===//
+  //===-- Frame (TileToNVVM.cpp)
+  //--------------------------------------------===//
   void createKernel();
   mlir::LogicalResult lowerBlock(mlir::Block &block);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
@@ -61,7 +62,8 @@ private:
   void hideGuards(mlir::IRMapping &before);
   void locateThread(Value threadIndex);
 
-  //===-- Loads ahead (GpuPipeline.cpp) ------------------------------------===//
+  //===-- Loads ahead (GpuPipeline.cpp)
+  //------------------------------------===//
   /// The loop's loads that have several buffers.
   llvm::SmallVector<tile::LoadOp> loadsAhead(mlir::scf::ForOp loop) const;
   /// Starts the copies of iteration `number` into its buffers.
@@ -98,7 +100,8 @@ private:
   Values distribute(Value tile,
                     llvm::function_ref<Values(const Group &)> compute);
 
-  //===-- Placement ---------------------------------------------------------===//
+  //===-- Placement
+  //---------------------------------------------------------===//
   tile::PlaceAttr place(Value value, unsigned extra = 0) const;
   tile::Home home(Value value) const;
   /// True if computing `value` element by element meets a distributed value.
@@ -106,17 +109,19 @@ private:
   /// The shared values that computing `value` reads.
   void sharedLeaves(Value value, llvm::SmallVectorImpl<Value> &leaves) const;
 
-  //===-- Hazards between threads (TileToNVVM.cpp) --------------------------===//
+  //===-- Hazards between threads (TileToNVVM.cpp)
+  //--------------------------===//
   using Range = std::pair<int64_t, int64_t>; ///< bytes [first, end)
   Range range(Value value, unsigned extra = 0) const;
-  /// Call before code that reads and writes these bytes: emits a barrier if some
-  /// thread may still write what is read, or use what is overwritten.
+  /// Call before code that reads and writes these bytes: emits a barrier if
+  /// some thread may still write what is read, or use what is overwritten.
   void access(llvm::ArrayRef<Range> reads, llvm::ArrayRef<Range> writes);
   void synchronise();
   bool sharesMemory() const; ///< the kernel has shared memory
   llvm::SmallVector<Range> rangesRead(mlir::ValueRange values) const;
 
-  //===-- Layouts (GpuLayout.cpp) -------------------------------------------===//
+  //===-- Layouts (GpuLayout.cpp)
+  //-------------------------------------------===//
   /// The layout of distributed values of a shape: fragments of mma.sync in the
   /// chunk form, lanes along K in the step form. Made once per shape.
   const Layout &distributed(llvm::ArrayRef<int64_t> shape);
@@ -129,7 +134,8 @@ private:
   Layout fragments(int64_t rows, int64_t cols);
   Layout stateLanes(int64_t rows, int64_t cols);
 
-  //===-- Elementwise (GpuElementwise.cpp) ----------------------------------===//
+  //===-- Elementwise (GpuElementwise.cpp)
+  //----------------------------------===//
   /// The elements of `value` in `group`: f32, i32 or i1 scalars.
   Values evaluate(Value value, const Group &group);
   Values evaluateOp(mlir::Operation *op, const Group &group);
@@ -141,16 +147,19 @@ private:
   Value loadGlobalRaw(tile::LoadOp op, const Group &group, Value guard);
   struct Access; ///< the operands of a tile.load or tile.store
   template <typename Op> Access accessOf(Op op, mlir::RankedTensorType type);
-  Value globalPointer(const Access &access, const Group &group, int64_t element);
-  Value globalPointer(tile::LoadOp op, const Group &group); ///< its first element
+  Value globalPointer(const Access &access, const Group &group,
+                      int64_t element);
+  Value globalPointer(tile::LoadOp op,
+                      const Group &group); ///< its first element
   /// i1: `ref` is present and the group lies in the valid part.
-  Value validity(Value ref, mlir::ValueRange valid, llvm::ArrayRef<int64_t> shape,
-                 const Group &group);
+  Value validity(Value ref, mlir::ValueRange valid,
+                 llvm::ArrayRef<int64_t> shape, const Group &group);
   Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
-  /// Stores groups that are all valid or all not; `speaks` may silence the thread.
+  /// Stores groups that are all valid or all not; `speaks` may silence the
+  /// thread.
   void storeGroups(tile::StoreOp op, const Access &at,
-                   llvm::ArrayRef<Group> groups, llvm::ArrayRef<Values> elements,
-                   Value speaks);
+                   llvm::ArrayRef<Group> groups,
+                   llvm::ArrayRef<Values> elements, Value speaks);
   /// Runs `store` now, or where stores are held back, when they are let go. A
   /// load cannot overtake a store that might be to the same place, so code that
   /// handles several groups loads for all of them before it stores any.
@@ -168,7 +177,8 @@ private:
   }
   void storeShared(Value value, const Group &group, mlir::ValueRange elements);
 
-  //===-- Products (GpuProducts.cpp) ----------------------------------------===//
+  //===-- Products (GpuProducts.cpp)
+  //----------------------------------------===//
   struct Operand {
     int64_t offset, pitch; ///< bytes, elements
     mlir::Type element;
@@ -182,7 +192,8 @@ private:
   Value sharedAddress(int64_t offset, int64_t pitch, mlir::Type element,
                       Coord row, Coord col, Value slot = {});
 
-  //===-- Across elements (GpuReductions.cpp) -------------------------------===//
+  //===-- Across elements (GpuReductions.cpp)
+  //-------------------------------===//
   void lowerCumsum(tile::CumsumOp op);
   void lowerReduce(tile::ReduceOp op);
   void reduceRows(tile::ReduceOp op);
@@ -203,8 +214,8 @@ private:
   GpuEmitter b;
   int64_t minBlocks;
   mlir::LLVM::LLVMFuncOp function;
-  mlir::IRMapping scalars;                  ///< tile kernel's scalars to ours
-  llvm::DenseMap<Value, Values> registers;  ///< distributed values
+  mlir::IRMapping scalars;                 ///< tile kernel's scalars to ours
+  llvm::DenseMap<Value, Values> registers; ///< distributed values
   llvm::DenseMap<Value, Value> slots; ///< bytes to the present of its buffers
   using Layouts = llvm::SmallVector<
       std::pair<llvm::SmallVector<int64_t>, std::unique_ptr<Layout>>>;
@@ -218,7 +229,8 @@ private:
   llvm::SmallVector<Range> pendingReads, pendingWrites;
   bool stateIsVFirst = true; ///< K is contiguous in the state's memory
   mlir::Type stateElement;
-  mlir::Operation *layoutAnchor = nullptr; ///< layouts' coordinates go before it
+  mlir::Operation *layoutAnchor =
+      nullptr; ///< layouts' coordinates go before it
 };
 
 /// Steps of k that one mma.sync of this operand type takes.

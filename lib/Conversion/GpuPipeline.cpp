@@ -30,7 +30,8 @@ void GpuLowering::startCopy(tile::LoadOp op, Value slot) {
   auto type = op.getResult().getType();
   int64_t bytes = bytesOf(type.getElementType());
   tile::PlaceAttr at = place(op.getResult());
-  Layout layout = linear(type.getShape(), 16 / bytes); // rows, or a whole vector
+  Layout layout =
+      linear(type.getShape(), 16 / bytes); // rows, or a whole vector
   for (auto [i, group] : llvm::enumerate(layout.groups)) {
     OpBuilder::InsertionGuard restore(b);
     if (!layout.guards.empty()) {
@@ -40,8 +41,8 @@ void GpuLowering::startCopy(tile::LoadOp op, Value slot) {
     Value ref = scalars.lookup(op.getRef());
     Value valid = validity(ref, op.getValid(), type.getShape(), group);
     Value count = arith::SelectOp::create(b, valid, b.i32(16), b.i32(0));
-    Value to = sharedAddress(at.getOffset(), at.getPitch(), type.getElementType(),
-                             group.row, group.col, slot);
+    Value to = sharedAddress(at.getOffset(), at.getPitch(),
+                             type.getElementType(), group.row, group.col, slot);
     NVVM::CpAsyncOp::create(b, to, globalPointer(op, group), 16,
                             NVVM::LoadCacheModifierKind::CG, count);
   }

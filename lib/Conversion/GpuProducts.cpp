@@ -25,7 +25,8 @@ GpuLowering::Values GpuLowering::loadA(const Operand &a, Coord row, int64_t k) {
     // Stored [m][k]: matrices 0..3 are (m, k) = (0,0) (8,0) (0,8) (8,8).
     // Stored [k][m] the same blocks, transposed while loading.
     Value in8 = b.rem(lane, 8);
-    Value second = b.mul(b.rem(b.div(lane, 8), 2), 8), fourth = b.mul(b.div(lane, 16), 8);
+    Value second = b.mul(b.rem(b.div(lane, 8), 2), 8),
+          fourth = b.mul(b.div(lane, 16), 8);
     Value m = a.transposed ? second : b.add(in8, second);
     Value depth = a.transposed ? b.add(in8, fourth) : fourth;
     Coord rowAt{row.base ? b.add(row.base, m) : m, row.offset};
@@ -35,7 +36,8 @@ GpuLowering::Values GpuLowering::loadA(const Operand &a, Coord row, int64_t k) {
   Coord m{row.base ? b.add(row.base, quad) : quad, row.offset};
   Coord depth{inQuad, k};
   Values words;
-  for (auto [dm, dk] : {std::pair(0, 0), std::pair(8, 0), std::pair(0, 4), std::pair(8, 4)})
+  for (auto [dm, dk] :
+       {std::pair(0, 0), std::pair(8, 0), std::pair(0, 4), std::pair(8, 4)})
     words.push_back(arith::BitcastOp::create(
         b, b.getI32Type(),
         b.load(address(m.plus(dm), depth.plus(dk)), a.element, 1, 4)[0]));
@@ -74,8 +76,9 @@ GpuLowering::Values GpuLowering::loadB(const Operand &o, Coord col, int64_t k) {
 void GpuLowering::lowerDot(tile::DotOp op) {
   auto operand = [&](Value value, bool transposed) {
     tile::PlaceAttr at = place(value);
-    return Operand{at.getOffset(), at.getPitch(), tileType(value).getElementType(),
-                   transposed, slots.lookup(value)};
+    return Operand{at.getOffset(), at.getPitch(),
+                   tileType(value).getElementType(), transposed,
+                   slots.lookup(value)};
   };
   Operand left = operand(op.getA(), op.getTransA());
   Operand right = operand(op.getB(), op.getTransB());
@@ -103,7 +106,8 @@ void GpuLowering::lowerDot(tile::DotOp op) {
   // Fragment coordinates are per lane; products address whole tiles.
   Value quad = b.div(lane, 4), pair = b.mul(b.rem(lane, 4), 2);
   auto origin = [&](Coord coord, Value laneOffset) {
-    return Coord{arith::SubIOp::create(b, coord.base, laneOffset), coord.offset};
+    return Coord{arith::SubIOp::create(b, coord.base, laneOffset),
+                 coord.offset};
   };
   SmallVector<Coord> rows, cols;
   for (int64_t i = 0; i < rowTiles; ++i)

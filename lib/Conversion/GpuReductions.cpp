@@ -15,8 +15,9 @@ void GpuLowering::lowerCumsum(tile::CumsumOp op) {
   auto type = tileType(op.getResult());
   bool isVector = type.getRank() == 1;
   access(rangesRead(op.getInput()), {range(op.getResult())});
-  computeToShared(op.getResult(), linear(type.getShape(), isVector ? 1 : 4),
-                  [&](const Group &group) { return evaluate(op.getInput(), group); });
+  computeToShared(
+      op.getResult(), linear(type.getShape(), isVector ? 1 : 4),
+      [&](const Group &group) { return evaluate(op.getInput(), group); });
   synchronise();
   int64_t rows = type.getDimSize(0), cols = isVector ? 1 : type.getDimSize(1);
   for (int64_t first = 0; first < cols; first += threads) {
@@ -63,7 +64,8 @@ void GpuLowering::reduceRows(tile::ReduceOp op) {
         elements = evaluate(op.getInput(), group);
       } else { // a narrow tail: lanes past it add zero
         Value inside = b.less(b.at(group.col), b.i32(cols));
-        auto branch = scf::IfOp::create(b, TypeRange{b.getF32Type()}, inside, true);
+        auto branch =
+            scf::IfOp::create(b, TypeRange{b.getF32Type()}, inside, true);
         OpBuilder::InsertionGuard guard(b);
         b.setInsertionPointToStart(branch.thenBlock());
         scf::YieldOp::create(b, evaluate(op.getInput(), group));
@@ -133,9 +135,9 @@ void GpuLowering::lowerRowScalar(tile::RowOp op) {
 }
 
 /// Blocks of 16 rows on the diagonal, (I + L_bb) X_bb = I by forward
-/// substitution, one thread per column; then what is below them, block column by
-/// block column: X_ij = -X_ii (sum over k of L_ik X_kj), one element per thread
-/// and turn. Everything in f32.
+/// substitution, one thread per column; then what is below them, block column
+/// by block column: X_ij = -X_ii (sum over k of L_ik X_kj), one element per
+/// thread and turn. Everything in f32.
 void GpuLowering::lowerInverse(tile::UnitTrilInverseOp op) {
   int64_t size = tileType(op.getInput()).getDimSize(0);
   int64_t block = std::min<int64_t>(16, size);
@@ -166,12 +168,13 @@ void GpuLowering::invertDiagonal(tile::UnitTrilInverseOp op, int64_t block) {
   auto branch = scf::IfOp::create(b, b.less(thread, b.i32(size)), false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  Value start = b.mul(b.div(thread, block), block), inBlock = b.rem(thread, block);
+  Value start = b.mul(b.div(thread, block), block),
+        inBlock = b.rem(thread, block);
   holdStores();
   Values column;
   for (int64_t i = 0; i < block; ++i) {
-    Value onDiagonal = arith::CmpIOp::create(b, arith::CmpIPredicate::eq, inBlock,
-                                             b.i32(i));
+    Value onDiagonal =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, inBlock, b.i32(i));
     Value x = arith::SelectOp::create(b, onDiagonal, b.f32(1), b.f32(0));
     // Two partial sums shorten the chain of dependent additions.
     Values partial(2, Value());

@@ -48,7 +48,8 @@ static int64_t ownCost(Operation *op) {
       .Case<math::RsqrtOp, math::SqrtOp, arith::DivFOp>([](auto) { return 6; })
       .Case<arith::TruncFOp>([](auto) { return 3; })
       .Case<LoadOp>([](auto) { return 3; })
-      .Case<arith::ConstantOp, SplatOp, RowOp, BroadcastOp>([](auto) { return 0; })
+      .Case<arith::ConstantOp, SplatOp, RowOp, BroadcastOp>(
+          [](auto) { return 0; })
       .Default([](auto) { return 1; });
 }
 

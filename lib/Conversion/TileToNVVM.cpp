@@ -11,11 +11,13 @@ namespace kdac {
 #define GEN_PASS_DEF_TILETONVVMPASS
 #include "kdac/Passes.h.inc"
 
-static bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
+static bool isTile(Value value) {
+  return isa<RankedTensorType>(value.getType());
+}
 
 GpuLowering::GpuLowering(func::FuncOp kernel, int64_t minBlocks)
-    : kernel(kernel), schedule(kernel->getAttrOfType<tile::ScheduleAttr>(
-                          tile::kScheduleAttr)),
+    : kernel(kernel),
+      schedule(kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)),
       builder(kernel), b(kernel.getLoc(), builder), minBlocks(minBlocks) {
   warps = schedule.getWarps();
   threads = 32 * warps;
@@ -34,7 +36,8 @@ GpuLowering::GpuLowering(func::FuncOp kernel, int64_t minBlocks)
   });
 }
 
-//===-- Placement ----------------------------------------------------------===//
+//===-- Placement
+//----------------------------------------------------------===//
 
 tile::PlaceAttr GpuLowering::place(Value value, unsigned extra) const {
   auto result = dyn_cast<OpResult>(value);
@@ -53,12 +56,14 @@ tile::Home GpuLowering::home(Value value) const {
   return at ? at.getHome() : tile::Home::Inline; // constants have no place
 }
 
-//===-- Hazards ------------------------------------------------------------===//
+//===-- Hazards
+//------------------------------------------------------------===//
 
 GpuLowering::Range GpuLowering::range(Value value, unsigned extra) const {
   tile::PlaceAttr at = place(value, extra);
   if (at.getStages() > 1)
-    return {at.getOffset(), at.getOffset() + at.getStages() * stageBytes(value)};
+    return {at.getOffset(),
+            at.getOffset() + at.getStages() * stageBytes(value)};
   auto type = cast<RankedTensorType>(value.getType());
   Type element = type.getElementType();
   int64_t rows = type.getRank() == 2 ? type.getDimSize(0) : 1;
@@ -66,11 +71,13 @@ GpuLowering::Range GpuLowering::range(Value value, unsigned extra) const {
   unsigned number = cast<OpResult>(value).getResultNumber() + extra;
   if (gram && number >= gram->getNumResults()) // scratch holds scaled rows
     element = gram.getOperand();
-  int64_t length = type.getRank() == 2 ? rows * at.getPitch() : type.getDimSize(0);
+  int64_t length =
+      type.getRank() == 2 ? rows * at.getPitch() : type.getDimSize(0);
   return {at.getOffset(), at.getOffset() + length * bytesOf(element)};
 }
 
-SmallVector<GpuLowering::Range> GpuLowering::rangesRead(ValueRange values) const {
+SmallVector<GpuLowering::Range>
+GpuLowering::rangesRead(ValueRange values) const {
   SmallVector<Value> leaves;
   for (Value value : values)
     sharedLeaves(value, leaves);
@@ -98,7 +105,8 @@ void GpuLowering::access(ArrayRef<Range> reads, ArrayRef<Range> writes) {
   pendingWrites.append(writes.begin(), writes.end());
 }
 
-//===-- Kernel -------------------------------------------------------------===//
+//===-- Kernel
+//-------------------------------------------------------------===//
 
 void GpuLowering::createKernel() {
   auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
@@ -112,27 +120,29 @@ void GpuLowering::createKernel() {
       LLVM::LLVMVoidType::get(b.getContext()), types);
   std::string memory = (kernel.getName() + "_shared").str();
   auto array = LLVM::LLVMArrayType::get(b.getI8Type(), 0);
-  LLVM::GlobalOp::create(b, array, /*isConstant=*/false, LLVM::Linkage::External,
-                         memory, Attribute(), /*alignment=*/1024,
+  LLVM::GlobalOp::create(b, array, /*isConstant=*/false,
+                         LLVM::Linkage::External, memory, Attribute(),
+                         /*alignment=*/1024,
                          /*addrSpace=*/3);
   function = LLVM::LLVMFuncOp::create(b, kernel.getName(), type);
   function->setAttr("nvvm.kernel", b.getUnitAttr());
-  function->setAttr("nvvm.reqntid",
-                    b.getDenseI32ArrayAttr({static_cast<int32_t>(threads), 1, 1}));
+  function->setAttr("nvvm.reqntid", b.getDenseI32ArrayAttr(
+                                        {static_cast<int32_t>(threads), 1, 1}));
   if (auto wanted = kernel->getAttrOfType<IntegerAttr>("kdac.min_blocks");
       wanted && minBlocks == 0)
     minBlocks = wanted.getInt();
   if (minBlocks > 0)
     function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
-  for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads",
-                         "kdac.grid", "kdac.workspace"})
+  for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes",
+                         "kdac.block_threads", "kdac.grid", "kdac.workspace"})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
   function->setAttr("kdac.schedule", schedule);
 
   Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);
-  for (auto [from, to] : llvm::zip(kernel.getArguments(), entry->getArguments())) {
+  for (auto [from, to] :
+       llvm::zip(kernel.getArguments(), entry->getArguments())) {
     if (from.getType().isIndex())
       scalars.map(from, arith::IndexCastOp::create(b, b.getIndexType(), to));
     else
@@ -167,8 +177,8 @@ void GpuLowering::lowerLoadScalar(tile::LoadScalarOp op) {
   Value ref = scalars.lookup(op.getRef());
   Type element = op.getRef().getType().getElementType();
   Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), ref);
-  Value present = arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
-                                        b.i64(0));
+  Value present =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
   Type type = op.getResult().getType();
   auto branch = scf::IfOp::create(b, TypeRange{type}, present, true);
   {
@@ -209,7 +219,8 @@ void GpuLowering::copyToShared(tile::LoadOp op) {
   forget();
   auto type = op.getResult().getType();
   int64_t bytes = bytesOf(type.getElementType());
-  Layout layout = linear(type.getShape(), std::min<int64_t>(op.getAlign(), 16) / bytes);
+  Layout layout =
+      linear(type.getShape(), std::min<int64_t>(op.getAlign(), 16) / bytes);
   SmallVector<Value> loaded;
   for (auto [i, group] : llvm::enumerate(layout.groups))
     loaded.push_back(loadGlobalRaw(
@@ -240,7 +251,8 @@ void GpuLowering::columnsToShared(Value vector, Value result) {
   }
 }
 
-/// Computes a value into its shared buffer, in the layout of what it is made of.
+/// Computes a value into its shared buffer, in the layout of what it is made
+/// of.
 void GpuLowering::materialise(Operation *op, Value result) {
   auto load = dyn_cast<tile::LoadOp>(op);
   auto type = cast<RankedTensorType>(result.getType());
@@ -264,8 +276,9 @@ void GpuLowering::materialise(Operation *op, Value result) {
   }
   Layout made;
   if (!fromRegisters)
-    made = linear(type.getShape(),
-                  type.getRank() == 1 ? 1 : 16 / bytesOf(type.getElementType()));
+    made =
+        linear(type.getShape(),
+               type.getRank() == 1 ? 1 : 16 / bytesOf(type.getElementType()));
   thread = everyone;
   const Layout &layout = fromRegisters ? distributed(type.getShape()) : made;
   computeToShared(result, layout, [&](const Group &group) {
@@ -292,8 +305,9 @@ IRMapping GpuLowering::hideSizes() {
       continue;
     Value value = scalars.lookup(argument);
     before.map(argument, value);
-    scalars.map(argument, arith::IndexCastOp::create(b, b.getIndexType(),
-                                                     b.opaqueSize(b.toI64(value))));
+    scalars.map(argument,
+                arith::IndexCastOp::create(b, b.getIndexType(),
+                                           b.opaqueSize(b.toI64(value))));
   }
   hideGuards(before);
   return before;
@@ -304,8 +318,9 @@ bool GpuLowering::sharesMemory() const {
   return bytes && bytes.getInt() > 0;
 }
 
-GpuLowering::Values GpuLowering::distribute(
-    Value tile, llvm::function_ref<Values(const Group &)> compute) {
+GpuLowering::Values
+GpuLowering::distribute(Value tile,
+                        llvm::function_ref<Values(const Group &)> compute) {
   const Layout &layout =
       distributed(cast<RankedTensorType>(tile.getType()).getShape());
   Values elements(layout.slots);
@@ -323,7 +338,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   memo.clear();
   SmallVector<tile::LoadOp> ahead = loadsAhead(loop);
   size_t carried = initial.size();
-  int64_t distance = ahead.empty() ? 0 : place(ahead[0].getResult()).getStages() - 1;
+  int64_t distance =
+      ahead.empty() ? 0 : place(ahead[0].getResult()).getStages() - 1;
   auto later = [&](Value number, int64_t iterations) {
     Value step = scalars.lookup(loop.getStep());
     for (int64_t i = 0; i < iterations; ++i)
@@ -336,9 +352,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     for (int64_t i = 0; i < distance; ++i)
       startCopies(loop, ahead, later(first, i));
   }
-  auto made = scf::ForOp::create(
-      b, scalars.lookup(loop.getLowerBound()), scalars.lookup(loop.getUpperBound()),
-      scalars.lookup(loop.getStep()), initial);
+  auto made = scf::ForOp::create(b, scalars.lookup(loop.getLowerBound()),
+                                 scalars.lookup(loop.getUpperBound()),
+                                 scalars.lookup(loop.getStep()), initial);
   struct {
     Value thread, lane, warp;
     Operation *anchor;
@@ -425,9 +441,9 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   if (auto present = dyn_cast<tile::PresentOp>(op)) {
     Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(),
                                              scalars.lookup(present.getRef()));
-    scalars.map(present.getResult(),
-                arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address,
-                                      b.i64(0)));
+    scalars.map(
+        present.getResult(),
+        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0)));
     return success();
   }
   bool known =
@@ -442,7 +458,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
           .Case([&](tile::DecayedGramOp x) { return lowerGram(x), true; })
           .Case([&](tile::CumsumOp x) { return lowerCumsum(x), true; })
           .Case([&](tile::ReduceOp x) { return lowerReduce(x), true; })
-          .Case([&](tile::UnitTrilInverseOp x) { return lowerInverse(x), true; })
+          .Case(
+              [&](tile::UnitTrilInverseOp x) { return lowerInverse(x), true; })
           .Default(false);
   if (known)
     return success();

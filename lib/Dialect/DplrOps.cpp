@@ -52,7 +52,8 @@ LogicalResult LogDecayOp::verify() {
   bool identity = getMap() == GateMap::Identity;
   // log_decay C1
   if (identity && (getALog() || getDtBias()))
-    return emitOpError() << "expected no a_log or dt_bias with the identity map";
+    return emitOpError()
+           << "expected no a_log or dt_bias with the identity map";
   // log_decay C2
   if ((getMap() == GateMap::Bounded) != getBound().has_value())
     return emitOpError()
@@ -141,7 +142,8 @@ LogicalResult RecurrenceOp::verify() {
                          << ", but got " << dim(getDecay(), 2);
   // recurrence C4
   if (getEraseA() && getDelta())
-    return emitOpError() << "expected either delta or an erase pair, but got both";
+    return emitOpError()
+           << "expected either delta or an erase pair, but got both";
   // recurrence C5
   if (getEraseA() &&
       (dim(getEraseA(), 2) != keyDim || dim(getEraseB(), 2) != keyDim))
@@ -173,8 +175,9 @@ LogicalResult RecurrenceOp::verify() {
     return emitOpError() << "expected an initial state with slots: the pool";
   // recurrence C11
   for (Value other : {getSources(), getSnapshots()})
-    if (other && cast<RankedTensorType>(other.getType()).getElementType() !=
-                     cast<RankedTensorType>(getSlots().getType()).getElementType())
+    if (other &&
+        cast<RankedTensorType>(other.getType()).getElementType() !=
+            cast<RankedTensorType>(getSlots().getType()).getElementType())
       return emitOpError() << "expected slots, sources and snapshots of one "
                               "element type, but got "
                            << getSlots().getType() << " and "
@@ -183,7 +186,8 @@ LogicalResult RecurrenceOp::verify() {
   int64_t heads = dim(getK(), 1), valueHeads = dim(getV(), 1);
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(valueHeads) &&
       (heads == 0 || valueHeads % heads != 0))
-    return emitOpError() << "expected value heads to be a multiple of key heads, but got "
-                         << valueHeads << " and " << heads;
+    return emitOpError()
+           << "expected value heads to be a multiple of key heads, but got "
+           << valueHeads << " and " << heads;
   return success();
 }

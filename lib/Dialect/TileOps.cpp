@@ -82,8 +82,8 @@ LogicalResult ViewOp::verify() {
   // view C2
   int64_t offset = getOffset();
   if (offset < 0 || offset % 16 != 0)
-    return emitOpError() << "expected an offset that is a multiple of 16, but got "
-                         << offset;
+    return emitOpError()
+           << "expected an offset that is a multiple of 16, but got " << offset;
   return success();
 }
 
@@ -102,7 +102,8 @@ LogicalResult CheckSlotsOp::verify() {
     indices.push_back(element(getSnapshots()));
   for (Type type : indices)
     if (!type.isInteger(32) && !type.isInteger(64))
-      return emitOpError() << "expected indices of i32 or i64, but got " << type;
+      return emitOpError() << "expected indices of i32 or i64, but got "
+                           << type;
   return success();
 }
 
@@ -136,12 +137,13 @@ static LogicalResult verifyAccess(Operation *op, RankedTensorType tile,
            << tile << " and " << valid;
   // access C3
   if (transposed && tile.getRank() != 2)
-    return op->emitOpError() << "expected a tile of rank 2 to transpose, but got "
-                             << tile;
+    return op->emitOpError()
+           << "expected a tile of rank 2 to transpose, but got " << tile;
   // access C4
   if (align < 1 || align > 16 || (align & (align - 1)) != 0)
     return op->emitOpError()
-           << "expected an alignment of 1, 2, 4, 8 or 16 bytes, but got " << align;
+           << "expected an alignment of 1, 2, 4, 8 or 16 bytes, but got "
+           << align;
   return success();
 }
 
@@ -162,8 +164,8 @@ LogicalResult BroadcastOp::verify() {
   if (in.getRank() != 1 || out.getRank() != 2 || along < 0 || along > 1 ||
       in.getDimSize(0) != out.getDimSize(along) ||
       in.getElementType() != out.getElementType())
-    return emitOpError() << "expected a vector of the tile's size along " << along
-                         << ", but got " << in << " and " << out;
+    return emitOpError() << "expected a vector of the tile's size along "
+                         << along << ", but got " << in << " and " << out;
   return success();
 }
 
@@ -189,7 +191,8 @@ LogicalResult ReduceOp::verify() {
   // reduce C1
   RankedTensorType in = tensorType(getInput());
   int64_t along = getAlong();
-  if (in.getRank() < 1 || in.getRank() > 2 || along < 0 || along >= in.getRank())
+  if (in.getRank() < 1 || in.getRank() > 2 || along < 0 ||
+      along >= in.getRank())
     return emitOpError() << "expected rank 1 or 2 and a dimension of the tile, "
                             "but got "
                          << in << " and " << along;
@@ -208,8 +211,8 @@ LogicalResult DotOp::verify() {
   RankedTensorType c = tensorType(getResult());
   // dot C1
   if (a.getRank() != 2 || b.getRank() != 2 || c.getRank() != 2)
-    return emitOpError() << "expected tiles of rank 2, but got " << a << ", " << b
-                         << " and " << c;
+    return emitOpError() << "expected tiles of rank 2, but got " << a << ", "
+                         << b << " and " << c;
   // dot C2
   Type element = a.getElementType();
   if (b.getElementType() != element ||
@@ -222,9 +225,9 @@ LogicalResult DotOp::verify() {
   int64_t m = a.getDimSize(getTransA()), ka = a.getDimSize(!getTransA());
   int64_t kb = b.getDimSize(getTransB()), n = b.getDimSize(!getTransB());
   if (ka != kb || c.getDimSize(0) != m || c.getDimSize(1) != n)
-    return emitOpError() << "expected (m x k) (k x n) -> (m x n), but got (" << m
-                         << " x " << ka << ") (" << kb << " x " << n << ") -> "
-                         << c;
+    return emitOpError() << "expected (m x k) (k x n) -> (m x n), but got ("
+                         << m << " x " << ka << ") (" << kb << " x " << n
+                         << ") -> " << c;
   // dot C4
   if (getAcc() && getAcc().getType() != c)
     return emitOpError() << "expected an accumulator of type " << c
@@ -235,9 +238,8 @@ LogicalResult DotOp::verify() {
 LogicalResult DecayedGramOp::verify() {
   RankedTensorType y = tensorType(getRhs());
   // decayed_gram C1
-  if (y.getRank() != 2 || llvm::any_of(getLhs(), [&](Value x) {
-        return x.getType() != y;
-      }))
+  if (y.getRank() != 2 ||
+      llvm::any_of(getLhs(), [&](Value x) { return x.getType() != y; }))
     return emitOpError() << "expected left and right sides of one rank-2 type, "
                             "but got a right side "
                          << y;

@@ -39,9 +39,8 @@ std::string_view spellKind(ArgKind kind) {
 }
 
 std::optional<ArgKind> parseArgKind(std::string_view text) {
-  for (ArgKind kind :
-       {ArgKind::Input, ArgKind::Output, ArgKind::Workspace, ArgKind::Size,
-        ArgKind::Scale})
+  for (ArgKind kind : {ArgKind::Input, ArgKind::Output, ArgKind::Workspace,
+                       ArgKind::Size, ArgKind::Scale})
     if (spellKind(kind) == text)
       return kind;
   return std::nullopt;
@@ -162,8 +161,8 @@ Variant readVariant(const json &value, const std::string &where,
 }
 
 /// What size expressions may use; Call.cpp binds them.
-const std::vector<std::string_view> sizeNames = {"N", "T", "tokens", "H",
-                                                 "HV", "K", "V", "checked"};
+const std::vector<std::string_view> sizeNames = {"N", "T", "tokens", "H", "HV",
+                                                 "K", "V", "checked"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);
@@ -187,9 +186,7 @@ Launch readLaunch(const json &value, const std::string &where,
   });
   launch.grid = f.text("grid");
   if (status.ok())
-    if (Status grid =
-            checkSizeExpr(launch.grid, sizeNames);
-        !grid.ok())
+    if (Status grid = checkSizeExpr(launch.grid, sizeNames); !grid.ok())
       f.reject("grid", grid.message());
   launch.blockThreads = f.integer("block_threads", 1, 1024);
   launch.sharedBytes = f.integer("shared_bytes", 0, 1 << 20);

@@ -156,7 +156,8 @@ static Error assemble(Lowering &lowering, const CompileOptions &options,
   return Error::success();
 }
 
-static Error compileGpuOnce(const CompileJob &job, const CompileOptions &options,
+static Error compileGpuOnce(const CompileJob &job,
+                            const CompileOptions &options,
                             CompiledKernel &kernel) {
   Lowering lowering(job);
   if (Error error = lower(lowering, kernel))
@@ -285,8 +286,8 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
     launch.scratchBytes = kernel.scratchBytes;
     if (compiled.report) {
       launch.registers = compiled.report->registers;
-      launch.spillBytes = compiled.report->spillStoreBytes +
-                          compiled.report->spillLoadBytes;
+      launch.spillBytes =
+          compiled.report->spillStoreBytes + compiled.report->spillLoadBytes;
     }
     launch.ptxSha256 = kernel.ptxSha256;
     launch.images = images;

@@ -88,7 +88,8 @@ void Frontend::createFunction() {
     list.push_back({"beta", tensor({dyn, dyn}, variant.dtype)});
   if (*variant.gate == Gate::Softplus || *variant.gate == Gate::Bounded) {
     list.push_back({"A_log", tensor({dyn}, DType::F32)});
-    list.push_back({"dt_bias", tensor(ArrayRef(gateShape).drop_front(), DType::F32)});
+    list.push_back(
+        {"dt_bias", tensor(ArrayRef(gateShape).drop_front(), DType::F32)});
   }
   if (row.erase == Erase::Pair) {
     list.push_back({"a", keys});
@@ -104,10 +105,12 @@ void Frontend::createFunction() {
     list.push_back({"snapshots", tensor({dyn}, *variant.slots)});
   list.push_back({"offsets", tensor({dyn}, variant.offsetDtype)});
   list.push_back({"scale", b.getF32Type()});
-  auto types = llvm::map_to_vector(list, [](auto &entry) { return entry.second; });
+  auto types =
+      llvm::map_to_vector(list, [](auto &entry) { return entry.second; });
   auto function = func::FuncOp::create(
       b, entryName(variant), b.getFunctionType(types, resultTypes(list)));
-  auto form = variant.form == Form::Chunk ? dplr::Form::Chunk : dplr::Form::Step;
+  auto form =
+      variant.form == Form::Chunk ? dplr::Form::Chunk : dplr::Form::Step;
   function->setAttr("dplr.form", dplr::FormAttr::get(b.getContext(), form));
   b.setInsertionPointToStart(function.addEntryBlock());
   for (auto [entry, argument] : llvm::zip(list, function.getArguments()))
@@ -119,9 +122,9 @@ void Frontend::addLayer(Arguments &list) {
   if (variant.conv) {
     int64_t taps = variant.conv, key = variant.keyDim;
     for (StringRef name : {"q_conv", "k_conv", "v_conv"})
-      list.push_back({name, tensor({dyn, name[0] == 'v' ? variant.valueDim : key,
-                                    taps},
-                                   variant.dtype)});
+      list.push_back(
+          {name, tensor({dyn, name[0] == 'v' ? variant.valueDim : key, taps},
+                        variant.dtype)});
     bool full = variant.cacheLayout == CacheLayout::Full;
     for (StringRef name : {"q_cache", "k_cache", "v_cache"}) {
       int64_t width = name[0] == 'v' ? variant.valueDim : key;
@@ -137,8 +140,8 @@ void Frontend::addLayer(Arguments &list) {
 }
 
 /// Output, state, and what the convolutions keep.
-SmallVector<Type> Frontend::resultTypes(
-    ArrayRef<std::pair<StringRef, Type>> arguments) const {
+SmallVector<Type>
+Frontend::resultTypes(ArrayRef<std::pair<StringRef, Type>> arguments) const {
   SmallVector<Type> types = {outType, stateType};
   for (auto [name, type] : arguments)
     if (name.ends_with("_cache"))
@@ -168,10 +171,9 @@ Value Frontend::gated(Value out) {
   auto activation = variant.norm == OutputNorm::Sigmoid
                         ? dplr::Activation::Sigmoid
                         : dplr::Activation::Silu;
-  return dplr::GatedRmsNormOp::create(b, out.getType(), activation, out,
-                                      args.lookup("z"),
-                                      args.lookup("norm_weight"),
-                                      llvm::APFloat(variant.normEps));
+  return dplr::GatedRmsNormOp::create(
+      b, out.getType(), activation, out, args.lookup("z"),
+      args.lookup("norm_weight"), llvm::APFloat(variant.normEps));
 }
 
 Value Frontend::normalised(StringRef name) {
@@ -185,8 +187,8 @@ Value Frontend::logDecay() {
   Value logits = args.lookup("g");
   if (!logits)
     return {};
-  auto result = tensor(cast<RankedTensorType>(logits.getType()).getShape(),
-                       DType::F32);
+  auto result =
+      tensor(cast<RankedTensorType>(logits.getType()).getShape(), DType::F32);
   dplr::GateMap map = dplr::GateMap::Identity;
   FloatAttr bound;
   if (*variant.gate == Gate::Softplus)

@@ -19,10 +19,10 @@ using namespace mlir;
 namespace kdac {
 
 void registerKdacDialects(DialectRegistry &registry) {
-  registry.insert<dplr::DplrDialect, tile::TileDialect, func::FuncDialect,
-                  arith::ArithDialect, math::MathDialect, scf::SCFDialect,
-                  vector::VectorDialect, LLVM::LLVMDialect,
-                  NVVM::NVVMDialect>();
+  registry
+      .insert<dplr::DplrDialect, tile::TileDialect, func::FuncDialect,
+              arith::ArithDialect, math::MathDialect, scf::SCFDialect,
+              vector::VectorDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);

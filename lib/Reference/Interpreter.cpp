@@ -236,7 +236,8 @@ LogicalResult Interpreter::visit(dplr::ShortConvOp op) {
   int64_t heads = shape[1], width = shape[2], slots = cacheShape[0];
   ShortConv conv;
   conv.input = sequence(op.getInput());
-  conv.weight = stored(at(op.getWeight()), width * at(op.getWeight()).shape[2], 0);
+  conv.weight =
+      stored(at(op.getWeight()), width * at(op.getWeight()).shape[2], 0);
   conv.width = width;
   conv.taps = at(op.getWeight()).shape[2];
   int64_t entries = full ? conv.taps : conv.taps - 1;
@@ -428,7 +429,8 @@ LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
-            dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp>([&](auto typed) { return visit(typed); })
+            dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp>(
+          [&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

@@ -165,8 +165,8 @@ Status GpuKernel::launchChecked(cuda::Stream stream, CallArguments argv,
     const Launch &launch = state->variant.launches[i];
     // The driver copies the parameters; it only lacks the const.
     Status s = d.check(
-        d.launchKernel(state->functions[i], static_cast<unsigned>(grids[i]), 1, 1,
-                       static_cast<unsigned>(launch.blockThreads), 1, 1,
+        d.launchKernel(state->functions[i], static_cast<unsigned>(grids[i]), 1,
+                       1, static_cast<unsigned>(launch.blockThreads), 1, 1,
                        static_cast<unsigned>(launch.sharedBytes), stream,
                        const_cast<void **>(argv), nullptr),
         "cuLaunchKernel");

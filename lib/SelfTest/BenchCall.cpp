@@ -31,7 +31,8 @@ struct Sizes {
       return shape.lengths.empty() ? 0 : shape.sequences + 1;
     if (arg.name == "slots")
       return shape.sequences;
-    if (arg.name == "sources" || arg.name == "snapshots" || arg.name == "status")
+    if (arg.name == "sources" || arg.name == "snapshots" ||
+        arg.name == "status")
       return 0;
     if (reference::isCache(arg.name))
       return shape.sequences * rowElements(arg);
@@ -134,8 +135,8 @@ Rows convolved(const Variant &v, const std::string &name,
   conv.taps = v.conv;
   conv.offsets = std::move(offsets);
   conv.before = [&v, cache = rows[name + "_cache"], heads = std::move(heads),
-                 width, entries, channels](int64_t n, int64_t head,
-                                           int64_t back, double *row) {
+                 width, entries,
+                 channels](int64_t n, int64_t head, int64_t back, double *row) {
     std::vector<double> slot(static_cast<size_t>(channels * entries));
     cache(n, 0, slot.data());
     for (int64_t c = 0; c < width; ++c)
@@ -259,7 +260,8 @@ reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
   op.offsets = boundsOf(shape);
   for (const char *name : {"q", "k", "v"})
     if (v.conv)
-      rows[name] = convolved(v, name, rows, valueHeads, shape.heads, op.offsets);
+      rows[name] =
+          convolved(v, name, rows, valueHeads, shape.heads, op.offsets);
   if (v.norm != OutputNorm::None)
     op.norm = {v.norm, rows["z"], rows["norm_weight"], v.normEps};
   op.q = *v.l2norm ? reference::l2norm(rows["q"], v.keyDim) : rows["q"];

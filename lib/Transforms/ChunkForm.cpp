@@ -1,4 +1,5 @@
-// The chunk (WY) form: design section 4. One loop over chunks carries the state.
+// The chunk (WY) form: design section 4. One loop over chunks carries the
+// state.
 #include "KernelBuilder.h"
 
 using namespace mlir;
@@ -9,10 +10,10 @@ namespace {
 
 /// One chunk's tiles. Shapes: C tokens, K key channels, V columns of the slice.
 struct Chunk {
-  Value first, valid;     ///< first token, number of tokens that exist
-  Value q, k, v;          ///< [C, K], [C, K], [C, V], f32; q and k normalised
-  Value beta;             ///< [C] or null
-  Value cumulative;       ///< G: [C, K], [C] or null (no decay)
+  Value first, valid; ///< first token, number of tokens that exist
+  Value q, k, v;      ///< [C, K], [C, K], [C, V], f32; q and k normalised
+  Value beta;         ///< [C] or null
+  Value cumulative;   ///< G: [C, K], [C] or null (no decay)
 };
 
 class ChunkForm {
@@ -83,9 +84,9 @@ std::pair<Value, Value> ChunkForm::grams(const Chunk &c) {
     left.push_back(c.q);
     strict.push_back(false);
     SmallVector<Type> types(left.size(), square);
-    auto gram = tile::DecayedGramOp::create(
-        b, types, c.k, c.cumulative, left, kernel.schedule.getLeaf(),
-        kernel.schedule.getGram(), strict);
+    auto gram = tile::DecayedGramOp::create(b, types, c.k, c.cumulative, left,
+                                            kernel.schedule.getLeaf(),
+                                            kernel.schedule.getGram(), strict);
     return {erases ? gram.getResult(0) : Value(), gram.getResults().back()};
   }
   // A decay common to all channels leaves the product: exp2(G_i - G_j).

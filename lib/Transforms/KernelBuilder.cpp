@@ -67,15 +67,15 @@ void KernelBuilder::createFunction(func::FuncOp source) {
     ref("b", elementType(problem.eraseB.source), true);
   }
   Value offsets = problem.recurrence.getOffsets();
-  for (auto [name, operand] : {std::pair("q", &problem.q),
-                               std::pair("k", &problem.k),
-                               std::pair("v", &problem.v)})
+  for (auto [name, operand] :
+       {std::pair("q", &problem.q), std::pair("k", &problem.k),
+        std::pair("v", &problem.v)})
     if (operand->conv)
       ref((name + StringRef("_conv")).str(),
           elementType(operand->conv.getWeight()), false);
-  for (auto [name, operand] : {std::pair("q", &problem.q),
-                               std::pair("k", &problem.k),
-                               std::pair("v", &problem.v)})
+  for (auto [name, operand] :
+       {std::pair("q", &problem.q), std::pair("k", &problem.k),
+        std::pair("v", &problem.v)})
     if (operand->conv)
       ref((name + StringRef("_cache")).str(),
           elementType(operand->conv.getCache()), false);
@@ -113,14 +113,13 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   names.push_back("scale");
   types.push_back(b.getF32Type());
 
-  function = func::FuncOp::create(b, source.getName(),
-                                  b.getFunctionType(types, {}));
+  function =
+      func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
   function->setAttr(tile::kKernelAttr, b.getUnitAttr());
   function->setAttr(tile::kScheduleAttr, schedule);
   function->setAttr("kdac.v_tile", b.getI64IntegerAttr(valueTile));
-  function->setAttr("kdac.slices",
-                    b.getI64IntegerAttr(llvm::divideCeil(problem.valueDim(),
-                                                         valueTile)));
+  function->setAttr("kdac.slices", b.getI64IntegerAttr(llvm::divideCeil(
+                                       problem.valueDim(), valueTile)));
   b.setInsertionPointToStart(function.addEntryBlock());
   for (auto [i, name] : llvm::enumerate(names)) {
     args[name] = function.getArgument(i);
@@ -148,8 +147,8 @@ void KernelBuilder::locateProgram() {
   };
   Value next = b.addI(sequence, b.index(1));
   Value packed = tile::PresentOp::create(b, arg("offsets"));
-  Value limit = arith::SelectOp::create(b, packed, arg("T"),
-                                        b.mulI(arg("N"), arg("T")));
+  Value limit =
+      arith::SelectOp::create(b, packed, arg("T"), b.mulI(arg("N"), arg("T")));
   begin = b.minI(b.maxI(offset(sequence), b.index(0)), limit);
   Value end = b.minI(b.maxI(offset(next), begin), limit);
   length = b.subI(end, begin);
@@ -193,8 +192,9 @@ Value KernelBuilder::loadPerHead(StringRef name, Value first, int64_t rows,
     return tile::LoadScalarOp::create(b, b.getF32Type(), ref, start, b.f32(0));
   Type element = cast<tile::RefType>(ref.getType()).getElementType();
   int64_t align = element.getIntOrFloatBitWidth() / 8;
-  return b.toF32(tile::LoadOp::create(b, b.tileType({rows}, element), ref, start,
-                                      stride, ValueRange{valid}, align, false));
+  return b.toF32(tile::LoadOp::create(b, b.tileType({rows}, element), ref,
+                                      start, stride, ValueRange{valid}, align,
+                                      false));
 }
 
 Value KernelBuilder::loadBeta(Value first, int64_t rows, Value valid) {
@@ -228,10 +228,10 @@ void KernelBuilder::loadGateParameters() {
     return;
   }
   int64_t width = problem.keyDim();
-  gateBias = tile::LoadOp::create(
-      b, b.tileType({keyTile}), arg("dt_bias"),
-      b.mulI(valueHead, b.index(width)), b.index(1), ValueRange{b.index(width)},
-      lineAlignment(width, b.getF32Type()), false);
+  gateBias = tile::LoadOp::create(b, b.tileType({keyTile}), arg("dt_bias"),
+                                  b.mulI(valueHead, b.index(width)), b.index(1),
+                                  ValueRange{b.index(width)},
+                                  lineAlignment(width, b.getF32Type()), false);
 }
 
 Value KernelBuilder::mapGate(Value logits) {
@@ -293,8 +293,8 @@ void KernelBuilder::storeOut(Value out, Value first, Value valid) {
   int64_t align = lineAlignment(width, problem.dtype());
   Value rounded = b.round(out, problem.dtype());
   bool oneToken = cast<RankedTensorType>(out.getType()).getRank() == 1;
-  SmallVector<Value> sizes =
-      oneToken ? SmallVector<Value>{columns} : SmallVector<Value>{valid, columns};
+  SmallVector<Value> sizes = oneToken ? SmallVector<Value>{columns}
+                                      : SmallVector<Value>{valid, columns};
   tile::StoreOp::create(b, rounded, arg("out"), start,
                         oneToken ? b.index(1) : stride, sizes, align, false);
 }
@@ -321,7 +321,8 @@ void KernelBuilder::locateSlots() {
   slot = load("slots", sequence, sequence);
   source = op.getSources() ? load("sources", sequence, slot) : slot;
   Value status = load("status", b.index(0), b.index(-1));
-  valid = arith::CmpIOp::create(b, arith::CmpIPredicate::slt, status, b.index(0));
+  valid =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, status, b.index(0));
   Value live = arith::AndIOp::create(b, valid, isSlot(slot));
   hasSource = arith::AndIOp::create(b, live, isSlot(source));
   guardArguments(live);
@@ -345,8 +346,7 @@ void KernelBuilder::guardArguments(Value live) {
 
 KernelBuilder::StateAccess KernelBuilder::stateAccess(Value slot) {
   int64_t keyDim = problem.keyDim(), valueDim = problem.valueDim();
-  bool vFirst = problem.recurrence
-                    .getLayout() == dplr::Layout::VK;
+  bool vFirst = problem.recurrence.getLayout() == dplr::Layout::VK;
   Value start;
   if (arg("pool"))
     start = b.addI(b.mulI(slot, arg("slot_pitch")),
@@ -384,8 +384,8 @@ void KernelBuilder::prefetchState() {
     return;
   int64_t slice = problem.keyDim() * valueTile;
   int64_t ahead = kPrefetchBytes / (slice * 2);
-  Value id = b.addI(tile::ProgramIdOp::create(b, b.getIndexType()),
-                    b.index(ahead));
+  Value id =
+      b.addI(tile::ProgramIdOp::create(b, b.getIndexType()), b.index(ahead));
   Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
   Value exists =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, id, programs);
@@ -394,13 +394,14 @@ void KernelBuilder::prefetchState() {
     int64_t slices = problem.valueDim() / valueTile;
     Value state = b.divI(id, b.index(slices));
     Value next = b.divI(state, arg("HV"));
-    Value indices = tile::GuardOp::create(b, arg("slots").getType(), arg("slots"),
-                                          exists);
-    Value from = tile::LoadScalarOp::create(b, b.getIndexType(), indices, next,
-                                            next);
+    Value indices =
+        tile::GuardOp::create(b, arg("slots").getType(), arg("slots"), exists);
+    Value from =
+        tile::LoadScalarOp::create(b, b.getIndexType(), indices, next, next);
     if (Value sources = arg("sources")) {
       sources = tile::GuardOp::create(b, sources.getType(), sources, exists);
-      from = tile::LoadScalarOp::create(b, b.getIndexType(), sources, next, from);
+      from =
+          tile::LoadScalarOp::create(b, b.getIndexType(), sources, next, from);
     }
     exists = arith::AndIOp::create(b, exists, isSlot(from));
     Value head = b.remI(state, arg("HV"));
@@ -409,7 +410,8 @@ void KernelBuilder::prefetchState() {
                          b.mulI(head, arg("head_pitch"))),
                   column);
   }
-  Value ref = tile::GuardOp::create(b, arg("h0").getType(), given["h0"], exists);
+  Value ref =
+      tile::GuardOp::create(b, arg("h0").getType(), given["h0"], exists);
   tile::PrefetchOp::create(b, ref, base, slice);
 }
 
@@ -434,8 +436,8 @@ void KernelBuilder::storeSnapshot(Value state, Value token) {
   Value snapshots = arg("snapshots");
   if (!snapshots)
     return;
-  Value index = tile::LoadScalarOp::create(b, b.getIndexType(), snapshots, token,
-                                           b.index(-1));
+  Value index = tile::LoadScalarOp::create(b, b.getIndexType(), snapshots,
+                                           token, b.index(-1));
   Value ref = arg("ht");
   ref = tile::GuardOp::create(b, ref.getType(), ref, isSlot(index));
   storeState(state, ref, index);
@@ -454,8 +456,8 @@ func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {
   tile::ScheduleAttr s = kernel.schedule;
   int64_t warps = s.getTarget() == "host" ? 1 : kCheckWarps;
   check->setAttr(tile::kScheduleAttr,
-                 tile::ScheduleAttr::get(b.getContext(), s.getTarget(),
-                                         "step", 1, 1, s.getVTile(), warps, 1,
+                 tile::ScheduleAttr::get(b.getContext(), s.getTarget(), "step",
+                                         1, 1, s.getVTile(), warps, 1,
                                          s.getOperand(), s.getGram(), "fused"));
   b.setInsertionPointToStart(check.addEntryBlock());
   auto at = [&](StringRef name) -> Value {

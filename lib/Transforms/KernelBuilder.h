@@ -27,7 +27,7 @@ public:
   mlir::OpBuilder base;
   TileBuilder b;
 
-  int64_t keyTile, valueTile; ///< tile widths: K padded to 16, v_tile
+  int64_t keyTile, valueTile;         ///< tile widths: K padded to 16, v_tile
   Value sequence, keyHead, valueHead; ///< of this program instance
   Value begin, length;        ///< first token and number of tokens, index
   Value firstColumn, columns; ///< of the slice of V, index
@@ -36,7 +36,8 @@ public:
 
   /// `rows` token rows from token `first`, of which `valid` exist, as
   /// [rows, width] (rank 1 when rows is 0: one token), in their own dtype.
-  Value loadKeyRows(llvm::StringRef name, Value first, int64_t rows, Value valid);
+  Value loadKeyRows(llvm::StringRef name, Value first, int64_t rows,
+                    Value valid);
   Value loadValueRows(Value first, int64_t rows, Value valid,
                       llvm::StringRef name = "v");
   /// One token's row of q, k or v in f32, convolved if the problem says so.
@@ -46,8 +47,8 @@ public:
   Value gated(Value out, Value token);
   /// beta as f32 [rows], or a scalar when rows is 0; null when absent.
   Value loadBeta(Value first, int64_t rows, Value valid);
-  /// The gate operand of `rows` tokens in f32: [rows, K], [rows], or for one token
-  /// (rows 0) [K] or a scalar. Null when absent.
+  /// The gate operand of `rows` tokens in f32: [rows, K], [rows], or for one
+  /// token (rows 0) [K] or a scalar. Null when absent.
   Value loadGate(Value first, int64_t rows, Value valid);
   /// The base-2 log-decay of what loadGate gave; zero on rows past `valid`.
   Value logDecay(Value gate, int64_t rows, Value valid);
@@ -64,8 +65,9 @@ public:
   /// Writes the state after `token` to its snapshot's slot; nothing in kernels
   /// without snapshots.
   void storeSnapshot(Value state, Value token);
-  /// Reads, then writes, the newest inputs of the convolutions, entry by entry of
-  /// each cache: reads first and all at once, since a cache changes in place.
+  /// Reads, then writes, the newest inputs of the convolutions, entry by entry
+  /// of each cache: reads first and all at once, since a cache changes in
+  /// place.
   llvm::SmallVector<Value> loadCaches();
   void storeCaches(llvm::ArrayRef<Value> kept);
   /// Ends the function.
@@ -84,9 +86,11 @@ private:
   void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,
-                 Value valid, int64_t tileWidth, Value width, int64_t fullWidth);
+                 Value valid, int64_t tileWidth, Value width,
+                 int64_t fullWidth);
   /// Rows of one number per token and head.
-  Value loadPerHead(llvm::StringRef name, Value first, int64_t rows, Value valid);
+  Value loadPerHead(llvm::StringRef name, Value first, int64_t rows,
+                    Value valid);
   struct StateAccess {
     Value base, stride;
     llvm::SmallVector<Value> valid;
@@ -96,13 +100,14 @@ private:
   StateAccess stateAccess(Value slot);
   void storeState(Value state, Value ref, Value slot);
 
-  Value source, slot; ///< where the state comes from and goes to: sequence or slot
+  Value source,
+      slot;        ///< where the state comes from and goes to: sequence or slot
   Value hasSource; ///< i1: the sequence starts from a slot; null: always
-  Value valid; ///< i1 of pools: a checked launch found no bad index
+  Value valid;     ///< i1 of pools: a checked launch found no bad index
   llvm::StringMap<Value> args;
   llvm::StringMap<Value> given; ///< args before any guard
-  Value gateRate; ///< exp(A_log) of the head, kept finite, f32
-  Value gateBias; ///< dt_bias of the head: [K] or a scalar
+  Value gateRate;               ///< exp(A_log) of the head, kept finite, f32
+  Value gateBias;               ///< dt_bias of the head: [K] or a scalar
 };
 
 /// The kernel that checks a pool kernel's indices, beside `kernel`.

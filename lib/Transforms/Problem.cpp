@@ -53,9 +53,10 @@ static FailureOr<MappedOperand> trace(dplr::RecurrenceOp op, Value operand,
     operand = conv.getInput();
   }
   if (!isa<BlockArgument>(operand)) {
-    InFlightDiagnostic diagnostic = op.emitOpError()
-        << "expected " << what << " to be a function argument behind at most one "
-        << MapOp::getOperationName();
+    InFlightDiagnostic diagnostic =
+        op.emitOpError() << "expected " << what
+                         << " to be a function argument behind at most one "
+                         << MapOp::getOperationName();
     diagnostic.attachNote(operand.getLoc()) << "it is computed here";
     return failure();
   }
@@ -67,9 +68,8 @@ FailureOr<Problem> Problem::match(func::FuncOp function) {
   Problem problem;
   auto found = function.getOps<dplr::RecurrenceOp>();
   if (!llvm::hasSingleElement(found))
-    return function.emitOpError()
-           << "expected one dplr.recurrence, but got "
-           << std::distance(found.begin(), found.end());
+    return function.emitOpError() << "expected one dplr.recurrence, but got "
+                                  << std::distance(found.begin(), found.end());
   dplr::RecurrenceOp op = problem.recurrence = *found.begin();
   auto q = trace<dplr::L2NormOp>(op, op.getQ(), "q");
   auto k = trace<dplr::L2NormOp>(op, op.getK(), "k");
@@ -93,7 +93,8 @@ FailureOr<Problem> Problem::match(func::FuncOp function) {
       problem.norm = norm;
   if (problem.decay.conv || problem.beta.conv || problem.eraseA.conv ||
       problem.eraseB.conv)
-    return op.emitOpError() << "expected a dplr.short_conv only before q, k and v";
+    return op.emitOpError()
+           << "expected a dplr.short_conv only before q, k and v";
   if (problem.v.map)
     return op.emitOpError() << "expected v without a dplr.l2norm";
   return problem;

@@ -19,13 +19,15 @@ struct MappedOperand {
 
 /// What a kernel computes, in terms of its function's arguments.
 struct Problem {
-  mutable dplr::RecurrenceOp recurrence; ///< a handle; ops have no const accessors
+  mutable dplr::RecurrenceOp
+      recurrence; ///< a handle; ops have no const accessors
   MappedOperand q, k, v, decay, beta, eraseA, eraseB;
   mutable dplr::GatedRmsNormOp norm; ///< of the output, or null
 
   int64_t keyDim() const;
   int64_t valueDim() const;
-  /// Rank of the log-decay: 0 none, 1 constant per head, 2 per head, 3 per channel.
+  /// Rank of the log-decay: 0 none, 1 constant per head, 2 per head, 3 per
+  /// channel.
   int64_t decayRank() const;
   /// The log-decay is at least this (natural log), or nothing is proven.
   std::optional<double> decayBound() const;

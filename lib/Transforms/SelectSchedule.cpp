@@ -18,11 +18,11 @@ double keyExponent(const Problem &problem) {
   return problem.keysNormalised() ? 0.0 : 64.0;
 }
 
-/// The largest leaf whose exponents (leaf - 1) * |bound| * log2(e) stay in range
-/// (docs/NUMERICS.md): with the keys' own at most 2^120 of f32's 2^128, so that
-/// right factors do not overflow; alone at most 2^110, so that a left factor
-/// flushed to zero below 2^-126 costs at most 2^-16 of a right one. 1 when
-/// nothing bounds the decay.
+/// The largest leaf whose exponents (leaf - 1) * |bound| * log2(e) stay in
+/// range (docs/NUMERICS.md): with the keys' own at most 2^120 of f32's 2^128,
+/// so that right factors do not overflow; alone at most 2^110, so that a left
+/// factor flushed to zero below 2^-126 costs at most 2^-16 of a right one. 1
+/// when nothing bounds the decay.
 int64_t chooseLeaf(const Problem &problem, int64_t chunk) {
   if (problem.decayRank() < 3)
     return 1;
@@ -46,8 +46,7 @@ Type chooseOperand(const Problem &problem, bool host) {
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getPrecision() == dplr::Precision::Fast)
     return BFloat16Type::get(context);
-  if (op.getPrecision() == dplr::Precision::High ||
-      !problem.dtype().isBF16())
+  if (op.getPrecision() == dplr::Precision::High || !problem.dtype().isBF16())
     return FloatTF32Type::get(context);
   return BFloat16Type::get(context);
 }
@@ -95,9 +94,9 @@ int64_t chooseWarps(int64_t keyTile, int64_t vTile) {
   return warps;
 }
 
-/// State registers a thread may hold. Beside the sums of several Gram levels, or
-/// the unpacked operands of tf32 products, ptxas finds no room for more than 32
-/// without spilling.
+/// State registers a thread may hold. Beside the sums of several Gram levels,
+/// or the unpacked operands of tf32 products, ptxas finds no room for more than
+/// 32 without spilling.
 int64_t stateRegisters(const Problem &problem, int64_t leaf,
                        int64_t operandBytes) {
   bool oneLevel = problem.decayRank() == 3 && leaf > 1;
@@ -124,7 +123,8 @@ Choice chooseGpuChunk(const Problem &problem, const Target &target,
 }
 
 /// Every column of the state lies within one warp, whose lanes share its rows.
-/// V first, lanes read K; K first, a warp takes 16 columns, 64 contiguous bytes.
+/// V first, lanes read K; K first, a warp takes 16 columns, 64 contiguous
+/// bytes.
 Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
   if (problem.needsWholeHeads()) {
@@ -136,7 +136,10 @@ Choice chooseGpuStep(const Problem &problem) {
     // About 64 state elements a thread keep enough bytes in flight.
     int64_t vTile = std::min<int64_t>(fullValue, 32);
     int64_t keyTile = llvm::alignTo(problem.keyDim(), 16);
-    return {1, vTile, keyTile * vTile <= 2048 ? 1 : keyTile * vTile <= 4096 ? 2 : 4};
+    return {1, vTile,
+            keyTile * vTile <= 2048   ? 1
+            : keyTile * vTile <= 4096 ? 2
+                                      : 4};
   }
   int64_t vTile = std::min<int64_t>(fullValue, 64);
   return {1, vTile, vTile / 16};
@@ -219,20 +222,19 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     Type gram = chooseGram(*problem, leaf, operand);
     StringRef role = chooseRoles(isChunk && !host);
     if (role == "split" && (host || !isChunk)) {
-      function.emitOpError() << "has no split roles "
-                             << (host ? "on the host" : "in the step form")
-                             << "; use roles fused";
+      function.emitOpError()
+          << "has no split roles "
+          << (host ? "on the host" : "in the step form") << "; use roles fused";
       return failure();
     }
-    if (failed(tile::ScheduleAttr::verify([&] { return function.emitOpError(); },
-                                          row.name, formName, choice.chunk,
-                                          leaf, choice.vTile, choice.warps,
-                                          choice.stages, operand, gram, role)))
+    if (failed(tile::ScheduleAttr::verify(
+            [&] { return function.emitOpError(); }, row.name, formName,
+            choice.chunk, leaf, choice.vTile, choice.warps, choice.stages,
+            operand, gram, role)))
       return failure();
-    return tile::ScheduleAttr::get(&getContext(), row.name, formName,
-                                   choice.chunk, leaf, choice.vTile,
-                                   choice.warps, choice.stages, operand, gram,
-                                   role);
+    return tile::ScheduleAttr::get(
+        &getContext(), row.name, formName, choice.chunk, leaf, choice.vTile,
+        choice.warps, choice.stages, operand, gram, role);
   }
 
   void runOnOperation() override {

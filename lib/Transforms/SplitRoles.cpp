@@ -38,7 +38,8 @@ class Splitter {
 public:
   Splitter(func::FuncOp kernel, tile::CutOp cut)
       : kernel(kernel), cut(cut), loop(cut->getParentOfType<scf::ForOp>()),
-        schedule(kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)) {}
+        schedule(
+            kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)) {}
 
   void split();
 
@@ -64,10 +65,9 @@ private:
   Value workspaceOf(func::FuncOp function);
   tile::ScheduleAttr with(int64_t stages, int64_t warps) {
     tile::ScheduleAttr s = schedule;
-    return tile::ScheduleAttr::get(s.getContext(), s.getTarget(), s.getForm(),
-                                   s.getChunk(), s.getLeaf(), s.getVTile(),
-                                   warps, stages, s.getOperand(), s.getGram(),
-                                   s.getRoles());
+    return tile::ScheduleAttr::get(
+        s.getContext(), s.getTarget(), s.getForm(), s.getChunk(), s.getLeaf(),
+        s.getVTile(), warps, stages, s.getOperand(), s.getGram(), s.getRoles());
   }
 
   func::FuncOp kernel;
@@ -122,7 +122,9 @@ void Splitter::findChain() {
 void Splitter::findParts() {
   llvm::SetVector<Value> values;
   SmallVector<Value> pending;
-  auto use = [&](Operation *op) { llvm::append_range(pending, op->getOperands()); };
+  auto use = [&](Operation *op) {
+    llvm::append_range(pending, op->getOperands());
+  };
   for (Operation &op : *loop.getBody())
     if (chain.contains(&op) || isa<scf::YieldOp>(op))
       use(&op);
@@ -140,7 +142,8 @@ void Splitter::findParts() {
   for (Value value : values) {
     auto type = cast<RankedTensorType>(value.getType());
     parts.push_back({value, imageBytes});
-    int64_t bytes = type.getNumElements() * tile::bytesOf(type.getElementType());
+    int64_t bytes =
+        type.getNumElements() * tile::bytesOf(type.getElementType());
     imageBytes += llvm::alignTo(bytes, 128);
   }
 }
@@ -212,7 +215,7 @@ void Splitter::makePrepare() {
   Value head = b.divI(id, turns);
   Value firstSlice = b.mulI(head, b.index(slices));
   llvm::SmallPtrSet<Operation *, 2> keep = {turn.getDefiningOp(),
-                                           head.getDefiningOp()};
+                                            head.getDefiningOp()};
   id.getResult().replaceAllUsesExcept(firstSlice, keep);
 
   b.setInsertionPoint(oldLoop);
@@ -227,8 +230,9 @@ void Splitter::makePrepare() {
   body.map(oldLoop.getInductionVar(),
            b.addI(turn, b.mulI(newLoop.getInductionVar(), turns)));
   Value image; // first in the body: the cut stands before all other work
-  for (auto [original, op] : llvm::zip(loop.getBody()->without_terminator(),
-                                       oldLoop.getBody()->without_terminator())) {
+  for (auto [original, op] :
+       llvm::zip(loop.getBody()->without_terminator(),
+                 oldLoop.getBody()->without_terminator())) {
     if (&original == cut.getOperation())
       image = body.lookupOrDefault(cast<tile::CutOp>(op).getImage());
     else if (!chain.contains(&original))
@@ -244,15 +248,16 @@ void Splitter::makePrepare() {
                           strideOf(b, type), wholeTile(b, type), 16, false);
   }
   eraseWithUsers(oldLoop);
-  std::string turnsExpr = "min(ceildiv(T, " + std::to_string(schedule.getChunk()) +
-                          "), ceildiv(" + std::to_string(kPreparePrograms) +
-                          ", max(1, N * HV)))";
+  std::string turnsExpr =
+      "min(ceildiv(T, " + std::to_string(schedule.getChunk()) + "), ceildiv(" +
+      std::to_string(kPreparePrograms) + ", max(1, N * HV)))";
   // Many programs of this kernel share an SM and hide each other's loads; bytes
   // for loading ahead would cost one of them.
   prepare->setAttr(tile::kScheduleAttr, with(1, kPrepareWarps));
   if (fitsThreeBlocks())
     prepare->setAttr("kdac.min_blocks", b.getI64IntegerAttr(kPrepareBlocks));
-  prepare->setAttr("kdac.grid", b.getStringAttr("N * HV * max(1, " + turnsExpr + ")"));
+  prepare->setAttr("kdac.grid",
+                   b.getStringAttr("N * HV * max(1, " + turnsExpr + ")"));
 }
 
 void Splitter::makeChain() {
@@ -275,9 +280,9 @@ void Splitter::makeChain() {
     Value exists = b.minI(b.maxI(left, b.index(0)), b.index(1));
     SmallVector<Value> valid = wholeTile(b, type);
     valid.front() = b.mulI(exists, valid.front());
-    Value loaded = tile::LoadOp::create(b, type, ref,
-                                        start(b, copyCut.getImage(), type),
-                                        strideOf(b, type), valid, 16, false);
+    Value loaded =
+        tile::LoadOp::create(b, type, ref, start(b, copyCut.getImage(), type),
+                             strideOf(b, type), valid, 16, false);
     mapping.lookup(part.value).replaceAllUsesWith(loaded);
   }
   copyCut->erase();
@@ -308,11 +313,13 @@ void Splitter::split() {
   std::string name = kernel.getName().str();
   OpBuilder b(kernel);
   // Images of the call: begin / C + n + chunk < tokens / C + N.
-  std::string workspace = "(ceildiv(tokens, " + std::to_string(schedule.getChunk()) +
+  std::string workspace = "(ceildiv(tokens, " +
+                          std::to_string(schedule.getChunk()) +
                           ") + N) * HV * " + std::to_string(imageBytes);
   for (StringRef role : {"_prepare", "_chain"})
-    if (auto function = kernel->getParentOfType<ModuleOp>()
-                            .lookupSymbol<func::FuncOp>((name + role).str()))
+    if (auto function =
+            kernel->getParentOfType<ModuleOp>().lookupSymbol<func::FuncOp>(
+                (name + role).str()))
       function->setAttr("kdac.workspace", b.getStringAttr(workspace));
   kernel->erase();
 }

@@ -32,7 +32,8 @@ private:
 
 } // namespace
 
-/// One token's [K] vector in f32, times `factor`, normalised if the map says so.
+/// One token's [K] vector in f32, times `factor`, normalised if the map says
+/// so.
 Value StepForm::keyVector(StringRef name, const MappedOperand &source,
                           Value token, Value factor) {
   Value x = kernel.loadConvolved(name, source, token);

@@ -43,8 +43,8 @@ Value TileBuilder::constantLike(Value like, double value) {
   FloatAttr scalar = getF32FloatAttr(static_cast<float>(value));
   if (auto type = dyn_cast<RankedTensorType>(like.getType()))
     return arith::ConstantOp::create(
-        *this, DenseElementsAttr::get(tileType(type.getShape()),
-                                      scalar.getValue()));
+        *this,
+        DenseElementsAttr::get(tileType(type.getShape()), scalar.getValue()));
   return arith::ConstantOp::create(*this, scalar);
 }
 
@@ -101,7 +101,8 @@ Value TileBuilder::round(Value x, Type element) {
 }
 
 Value TileBuilder::splat(Value scalar, ArrayRef<int64_t> shape) {
-  return tile::SplatOp::create(*this, tileType(shape, scalar.getType()), scalar);
+  return tile::SplatOp::create(*this, tileType(shape, scalar.getType()),
+                               scalar);
 }
 
 Value TileBuilder::rowFactor(Value x, Value like) {

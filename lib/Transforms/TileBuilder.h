@@ -33,7 +33,8 @@ public:
   Value maxI(Value a, Value b);
   Value f32(double value);
 
-  // Elementwise f32, on tiles or scalars alike; `like` gives a constant's shape.
+  // Elementwise f32, on tiles or scalars alike; `like` gives a constant's
+  // shape.
   Value constantLike(Value like, double value);
   Value add(Value a, Value b);
   Value sub(Value a, Value b);

@@ -61,7 +61,9 @@ static bool isElementwise(Operation *op) {
          isa<arith::ArithDialect, math::MathDialect>(op->getDialect());
 }
 
-static bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
+static bool isTile(Value value) {
+  return isa<RankedTensorType>(value.getType());
+}
 
 static int64_t rank(Value value) {
   return cast<RankedTensorType>(value.getType()).getRank();
@@ -69,7 +71,8 @@ static int64_t rank(Value value) {
 
 void Placer::number() {
   int64_t next = 0;
-  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) { positions[op] = next++; });
+  kernel.walk<WalkOrder::PreOrder>(
+      [&](Operation *op) { positions[op] = next++; });
   kernel.walk([&](scf::ForOp loop) {
     loopEnds[loop] = position(loop.getBody()->getTerminator());
   });
@@ -79,7 +82,8 @@ void Placer::number() {
 static bool readsGlobal(Operation *op) {
   if (isa<tile::LoadOp>(op))
     return true;
-  return isElementwise(op) && llvm::any_of(op->getOperands(), [](Value operand) {
+  return isElementwise(op) &&
+         llvm::any_of(op->getOperands(), [](Value operand) {
            Operation *source = operand.getDefiningOp();
            return source && isTile(operand) && readsGlobal(source);
          });
@@ -106,8 +110,8 @@ Home Placer::homeOfElementwise(Operation *op) {
 }
 
 /// True where threads would spend more on making the same vectors than on the
-/// state: it has 16-bit elements (the one tile read outside the loop), or a layer
-/// stands around it.
+/// state: it has 16-bit elements (the one tile read outside the loop), or a
+/// layer stands around it.
 bool Placer::makesVectorsOnce() {
   bool isWorthIt = false;
   kernel.walk([&](Operation *op) {
@@ -122,8 +126,8 @@ bool Placer::makesVectorsOnce() {
 }
 
 /// The state's elements stay with their threads, and sums over it end in the
-/// threads that need them. Vectors over K are made again in every thread, or once
-/// by the block.
+/// threads that need them. Vectors over K are made again in every thread, or
+/// once by the block.
 Home Placer::homeInStep(Operation *op, Value value) {
   bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
   if (isa<tile::ReduceOp>(op) || carried)
@@ -161,7 +165,8 @@ int64_t Placer::lastUse(Value value) {
   for (Operation *user : value.getUsers()) {
     bool passesOn = user->getNumResults() > 0 && isTile(user->getResult(0)) &&
                     homeOf(user->getResult(0)) == Home::Inline;
-    last = std::max(last, passesOn ? lastUse(user->getResult(0)) : position(user));
+    last =
+        std::max(last, passesOn ? lastUse(user->getResult(0)) : position(user));
     for (Operation *loop = user->getParentOp(); isa<scf::ForOp>(loop);
          loop = loop->getParentOp())
       if (!loop->isAncestor(source))
@@ -170,8 +175,8 @@ int64_t Placer::lastUse(Value value) {
   return last;
 }
 
-/// Rows are 16 bytes longer than their elements, an odd multiple of 16 bytes, so
-/// that the eight rows of a matrix fragment start in different banks.
+/// Rows are 16 bytes longer than their elements, an odd multiple of 16 bytes,
+/// so that the eight rows of a matrix fragment start in different banks.
 tile::PlaceAttr Placer::shared(ArrayRef<int64_t> shape, Type element,
                                int64_t first, int64_t last, int64_t stages) {
   int64_t bytes = tile::bytesOf(element);
@@ -200,7 +205,8 @@ void Placer::placeOp(Operation *op) {
                               position(loop), loopEnds.lookup(loop),
                               schedule.getStages()));
     else
-      places.push_back(shared(type.getShape(), type.getElementType(), position(op),
+      places.push_back(shared(type.getShape(), type.getElementType(),
+                              position(op),
                               std::max(position(op), lastUse(result))));
   }
   if (auto gram = dyn_cast<tile::DecayedGramOp>(op)) {
@@ -216,8 +222,9 @@ void Placer::placeOp(Operation *op) {
 }
 
 /// First fit, in order of first write: a buffer takes the lowest bytes that no
-/// buffer alive at the same time holds. In a kernel alone on its SM one that died
-/// just now counts as alive: taking its bytes at once would cost a barrier.
+/// buffer alive at the same time holds. In a kernel alone on its SM one that
+/// died just now counts as alive: taking its bytes at once would cost a
+/// barrier.
 void Placer::assignOffsets() {
   int64_t rest = schedule.getStages() > 1 ? 2 : 0;
   SmallVector<Buffer *> done;
@@ -226,7 +233,8 @@ void Placer::assignOffsets() {
     for (Buffer *other : done)
       if (other->first <= buffer.last && buffer.first <= other->last + rest)
         rivals.push_back(other);
-    llvm::sort(rivals, [](Buffer *a, Buffer *b) { return a->offset < b->offset; });
+    llvm::sort(rivals,
+               [](Buffer *a, Buffer *b) { return a->offset < b->offset; });
     for (Buffer *rival : rivals)
       if (buffer.offset + buffer.bytes > rival->offset)
         buffer.offset = std::max(buffer.offset, rival->offset + rival->bytes);
@@ -250,19 +258,20 @@ LogicalResult Placer::place() {
   number();
   sharesVectors = isStep() && makesVectorsOnce();
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    if (!isa<scf::ForOp, func::FuncOp>(op) && !op->hasTrait<OpTrait::ConstantLike>())
+    if (!isa<scf::ForOp, func::FuncOp>(op) &&
+        !op->hasTrait<OpTrait::ConstantLike>())
       placeOp(op);
   });
   assignOffsets();
   for (auto &[op, places] : placed) {
     SmallVector<Attribute> attrs;
     for (tile::PlaceAttr place : places)
-      attrs.push_back(place.getHome() != Home::Shared
-                          ? place
-                          : tile::PlaceAttr::get(op->getContext(), Home::Shared,
-                                                 buffers[place.getOffset()].offset,
-                                                 place.getPitch(),
-                                                 place.getStages()));
+      attrs.push_back(
+          place.getHome() != Home::Shared
+              ? place
+              : tile::PlaceAttr::get(op->getContext(), Home::Shared,
+                                     buffers[place.getOffset()].offset,
+                                     place.getPitch(), place.getStages()));
     op->setAttr(tile::kPlaceAttr, ArrayAttr::get(op->getContext(), attrs));
   }
   OpBuilder b(kernel);

@@ -12,7 +12,8 @@ namespace {
 template <typename Enum, size_t N>
 using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
 
-constexpr Spellings<Form, 2> forms{{{Form::Chunk, "chunk"}, {Form::Step, "step"}}};
+constexpr Spellings<Form, 2> forms{
+    {{Form::Chunk, "chunk"}, {Form::Step, "step"}}};
 constexpr Spellings<DType, 6> dtypes{{{DType::BF16, "bf16"},
                                       {DType::F16, "f16"},
                                       {DType::F32, "f32"},
@@ -26,9 +27,10 @@ constexpr Spellings<Precision, 3> precisions{{{Precision::Fast, "fast"},
                                               {Precision::High, "high"}}};
 constexpr Spellings<CacheLayout, 2> cacheLayouts{
     {{CacheLayout::Full, "full"}, {CacheLayout::History, "history"}}};
-constexpr Spellings<OutputNorm, 3> outputNorms{{{OutputNorm::None, "none"},
-                                                {OutputNorm::Sigmoid, "sigmoid"},
-                                                {OutputNorm::Silu, "silu"}}};
+constexpr Spellings<OutputNorm, 3> outputNorms{
+    {{OutputNorm::None, "none"},
+     {OutputNorm::Sigmoid, "sigmoid"},
+     {OutputNorm::Silu, "silu"}}};
 constexpr Spellings<Gate, 4> gates{{{Gate::None, "none"},
                                     {Gate::Identity, "identity"},
                                     {Gate::Softplus, "softplus"},
@@ -64,8 +66,8 @@ std::string quoted(std::string_view text) {
 }
 
 std::optional<std::string> checkDims(const Variant &v) {
-  for (auto [dim, what] : {std::pair(v.keyDim, "key dim K"),
-                           std::pair(v.valueDim, "value dim V")})
+  for (auto [dim, what] :
+       {std::pair(v.keyDim, "key dim K"), std::pair(v.valueDim, "value dim V")})
     if (dim < 1 || dim > 256)
       return std::string(what) + " = " + std::to_string(dim) +
              " is not supported; 1 to 256 works on the host, multiples of 32 "
@@ -79,7 +81,8 @@ bool isFloat(DType dtype) {
 
 std::optional<std::string> checkTypes(const Variant &v) {
   if (!isFloat(v.dtype))
-    return "dtype " + quoted(spell(v.dtype)) + " is not supported; use bf16, f16 or f32";
+    return "dtype " + quoted(spell(v.dtype)) +
+           " is not supported; use bf16, f16 or f32";
   if (v.stateDtype != DType::F32 && v.stateDtype != DType::BF16)
     return "state dtype " + quoted(spell(v.stateDtype)) +
            " is not supported; use f32 or bf16";
@@ -123,8 +126,9 @@ std::optional<std::string> checkLayer(const Variant &v) {
 std::optional<std::string> checkMaps(const Variant &v, const Recurrence &row) {
   if ((row.decay == Decay::None) != (*v.gate == Gate::None))
     return "recurrence " + quoted(row.name) +
-           (row.decay == Decay::None ? " has no decay; use gate none"
-                                     : " needs a gate; use bounded, softplus or identity");
+           (row.decay == Decay::None
+                ? " has no decay; use gate none"
+                : " needs a gate; use bounded, softplus or identity");
   if (row.decay == Decay::HeadConstant && *v.gate != Gate::Identity)
     return "recurrence " + quoted(row.name) +
            " has a constant decay; use gate identity";
@@ -134,7 +138,8 @@ std::optional<std::string> checkMaps(const Variant &v, const Recurrence &row) {
   if ((row.beta == Beta::None) != (*v.beta == Beta::None))
     return "recurrence " + quoted(row.name) +
            (row.beta == Beta::None ? " has no write strength; use beta none"
-                                   : " needs a write strength; use beta identity, sigmoid or 2sigmoid");
+                                   : " needs a write strength; use beta "
+                                     "identity, sigmoid or 2sigmoid");
   if (*v.gate == Gate::Bounded && !(v.lowerBound < 0 && v.lowerBound >= -1e4))
     return "lower bound " + std::to_string(v.lowerBound) +
            " is not supported; use a negative number of at least -10000";
@@ -155,7 +160,9 @@ std::string_view spell(Gate value) { return spellIn(gates, value); }
 std::string_view spell(Beta value) { return spellIn(betas, value); }
 std::string_view spell(Decay value) { return spellIn(decays, value); }
 std::optional<Form> parseForm(std::string_view t) { return parseIn(forms, t); }
-std::optional<DType> parseDType(std::string_view t) { return parseIn(dtypes, t); }
+std::optional<DType> parseDType(std::string_view t) {
+  return parseIn(dtypes, t);
+}
 std::optional<StateLayout> parseStateLayout(std::string_view t) {
   return parseIn(layouts, t);
 }
@@ -193,7 +200,8 @@ std::optional<std::string> resolve(Variant &v) {
     std::string names;
     for (const Recurrence &r : recurrences())
       names += (names.empty() ? "" : ", ") + std::string(r.name);
-    return "unknown recurrence " + quoted(v.recurrence) + "; use one of " + names;
+    return "unknown recurrence " + quoted(v.recurrence) + "; use one of " +
+           names;
   }
   if (!v.gate)
     v.gate = row->gate;
@@ -229,13 +237,11 @@ static std::string epsToken(double eps) {
 
 std::string variantStem(const Variant &v) {
   const Recurrence &row = v.row();
-  std::string name = v.recurrence + "." + std::string(spell(v.form)) + ".k" +
-                     std::to_string(v.keyDim) + "v" +
-                     std::to_string(v.valueDim) + "." +
-                     std::string(spell(v.dtype)) + "." +
-                     std::string(spell(v.stateDtype)) +
-                     std::string(spell(v.stateLayout)) + "." +
-                     std::string(spell(*v.gate));
+  std::string name =
+      v.recurrence + "." + std::string(spell(v.form)) + ".k" +
+      std::to_string(v.keyDim) + "v" + std::to_string(v.valueDim) + "." +
+      std::string(spell(v.dtype)) + "." + std::string(spell(v.stateDtype)) +
+      std::string(spell(v.stateLayout)) + "." + std::string(spell(*v.gate));
   auto add = [&](bool differs, const std::string &token) {
     if (differs)
       name += "." + token;
@@ -305,8 +311,8 @@ std::vector<Arg> kernelArgs(const Variant &v) {
     input("beta", v.dtype, "[tokens, HV]");
   if (mapped) {
     input("A_log", DType::F32, "[HV]", true, false);
-    input("dt_bias", DType::F32,
-          row.decay == Decay::Head ? "[HV]" : "[HV, K]", true, false);
+    input("dt_bias", DType::F32, row.decay == Decay::Head ? "[HV]" : "[HV, K]",
+          true, false);
   }
   if (row.erase == Erase::Pair) {
     input("a", v.dtype, "[tokens, H, K]");
@@ -319,8 +325,9 @@ std::vector<Arg> kernelArgs(const Variant &v) {
     for (const char *name : {"q", "k", "v"}) {
       std::string width = *name == 'v' ? "HV, V" : "H, K";
       tensor(std::string(name) + "_cache", ArgKind::Output, v.dtype,
-             v.cacheLayout == CacheLayout::Full ? "[pool, " + width + ", W]"
-                                                : "[pool, W - 1, " + width + "]",
+             v.cacheLayout == CacheLayout::Full
+                 ? "[pool, " + width + ", W]"
+                 : "[pool, W - 1, " + width + "]",
              true, false);
     }
   }

@@ -104,8 +104,8 @@ TEST(Interpreter, ChainsOps) {
   EXPECT_EQ((*got)[0].data, (std::vector<double>{1.0, 42.0}));
 }
 
-// Two sequences of two tokens in a pool of three slots; q = k = 1, so that states
-// add up values and outputs are states.
+// Two sequences of two tokens in a pool of three slots; q = k = 1, so that
+// states add up values and outputs are states.
 TEST(Interpreter, Pools) {
   MLIRContext context;
   context.loadDialect<dplr::DplrDialect, func::FuncDialect>();
@@ -151,12 +151,12 @@ TEST(Interpreter, Pools) {
                                                 Doubles{112, 200, 303}));
   EXPECT_EQ(run({}, {}, {}), std::make_pair(Doubles{101, 103, 204, 212},
                                             Doubles{103, 212, 300}));
-  EXPECT_EQ(run({-1, 1}, {}, {}), std::make_pair(Doubles{0, 0, 204, 212},
-                                                 Doubles{100, 212, 300}));
-  EXPECT_EQ(run({1, 7}, {}, {}), std::make_pair(Doubles{201, 203, 0, 0},
-                                                Doubles{100, 203, 300}));
-  EXPECT_EQ(run({2, 0}, {-1, 1}, {}), std::make_pair(Doubles{1, 3, 204, 212},
-                                                     Doubles{212, 200, 3}));
+  EXPECT_EQ(run({-1, 1}, {}, {}),
+            std::make_pair(Doubles{0, 0, 204, 212}, Doubles{100, 212, 300}));
+  EXPECT_EQ(run({1, 7}, {}, {}),
+            std::make_pair(Doubles{201, 203, 0, 0}, Doubles{100, 203, 300}));
+  EXPECT_EQ(run({2, 0}, {-1, 1}, {}),
+            std::make_pair(Doubles{1, 3, 204, 212}, Doubles{212, 200, 3}));
   EXPECT_EQ(run({2, -1}, {}, {0, 1, 2, 2}),
             std::make_pair(Doubles{301, 303, 0, 0}, Doubles{301, 303, 300}));
 }

@@ -52,10 +52,10 @@ struct PoolCall {
       if (a.arg.kind == ArgKind::Scale) {
         argv.push_back(&scale);
       } else if (a.arg.kind == ArgKind::Size) {
-        sizes.push_back(name == "N"            ? sequences
-                        : name == "pool"       ? pool
-                        : name == "slot_pitch" ? slotPitch
-                        : name == "head_pitch" ? headPitch
+        sizes.push_back(name == "N"                   ? sequences
+                        : name == "pool"              ? pool
+                        : name == "slot_pitch"        ? slotPitch
+                        : name == "head_pitch"        ? headPitch
                         : name == "H" || name == "HV" ? 2
                         : name == "T"                 ? 1
                                                       : 64);
@@ -132,9 +132,9 @@ std::string convRefusal(int64_t valueHeads, int64_t pitch) {
   for (const LaunchArg &a : launch.args) {
     const std::string &name = a.arg.name;
     if (a.arg.kind == ArgKind::Size) {
-      sizes.push_back(name == "T"                    ? 1
-                      : name == "HV"                 ? valueHeads
-                      : name.find("_pitch") != name.npos ? pitch
+      sizes.push_back(name == "T"                         ? 1
+                      : name == "HV"                      ? valueHeads
+                      : name.find("_pitch") != name.npos  ? pitch
                       : name.find("_stride") != name.npos ? 128
                                                           : 2);
       argv.push_back(&sizes.back());
@@ -149,9 +149,10 @@ std::string convRefusal(int64_t valueHeads, int64_t pitch) {
 
 TEST(CheckCaches, BelongToOneProgramAChannelAndDoNotOverlap) {
   EXPECT_EQ(convRefusal(2, 2 * 32 * 4), "");
-  EXPECT_EQ(convRefusal(4, 2 * 32 * 4),
-            "HV = 4 value heads with a convolution must be as many as H = 2 key "
-            "heads");
+  EXPECT_EQ(
+      convRefusal(4, 2 * 32 * 4),
+      "HV = 4 value heads with a convolution must be as many as H = 2 key "
+      "heads");
   EXPECT_EQ(convRefusal(2, 2 * 32 * 4 - 1),
             "argument q_cache_pitch = 255 is less than the 256 elements of a "
             "slot");

@@ -178,10 +178,9 @@ TEST_F(GpuTest, Graphs) {
   auto graphs = [&](const std::string &fault, int expected,
                     const std::string &part) {
     int code;
-    std::string output =
-        shell("KDAC_FAKE_GPUS=2 " GRAPH_TEST " " + pack("sm_90a", fault) +
-                  " 0,1 " FAKE_CUDA,
-              code);
+    std::string output = shell("KDAC_FAKE_GPUS=2 " GRAPH_TEST " " +
+                                   pack("sm_90a", fault) + " 0,1 " FAKE_CUDA,
+                               code);
     EXPECT_EQ(code, expected) << output;
     EXPECT_NE(output.find(part), std::string::npos) << output;
   };

@@ -1,5 +1,5 @@
-// Promises: the dplr dialect as C++ classes (dialect/Dplr/SPEC.md is its meaning).
-// Does not: lower anything.
+// Promises: the dplr dialect as C++ classes (dialect/Dplr/SPEC.md is its
+// meaning). Does not: lower anything.
 #ifndef KDAC_DIALECT_DPLR_H
 #define KDAC_DIALECT_DPLR_H
 

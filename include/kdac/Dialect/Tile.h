@@ -1,5 +1,5 @@
-// Promises: the tile dialect as C++ classes (dialect/Tile/SPEC.md is its meaning).
-// Does not: lower anything.
+// Promises: the tile dialect as C++ classes (dialect/Tile/SPEC.md is its
+// meaning). Does not: lower anything.
 #ifndef KDAC_DIALECT_TILE_H
 #define KDAC_DIALECT_TILE_H
 

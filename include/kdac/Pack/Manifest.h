@@ -42,8 +42,8 @@ struct Launch {
   std::string entry;           ///< the symbol in every image
   std::vector<LaunchArg> args; ///< ABI order
   /// Number of program instances, flat on x, as a size expression over the
-  /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in a
-  /// call with a status word, else 0.
+  /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in
+  /// a call with a status word, else 0.
   std::string grid;
   int64_t blockThreads = 1; ///< GPU only
   int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory
@@ -57,10 +57,10 @@ struct Launch {
 
 /// One variant of a pack.
 struct PackVariant {
-  Variant variant;              ///< resolved
-  std::string schedule;         ///< the schedule attribute as text
-  std::string llvmVersion;      ///< of the code generator
-  std::string ptxasVersion;     ///< of the assembler, or empty
+  Variant variant;          ///< resolved
+  std::string schedule;     ///< the schedule attribute as text
+  std::string llvmVersion;  ///< of the code generator
+  std::string ptxasVersion; ///< of the assembler, or empty
   /// Bytes of scratch in device memory that the caller brings, as a size
   /// expression over N, HV and tokens (all tokens of the call); empty: none.
   std::string workspace;

@@ -1,5 +1,6 @@
 // Promises: the order of passes, from a variant to LLVM dialect, in one place.
-// Does not: translate to PTX or objects (include/kdac/Target), or read command lines.
+// Does not: translate to PTX or objects (include/kdac/Target), or read command
+// lines.
 #ifndef KDAC_PIPELINE_PIPELINE_H
 #define KDAC_PIPELINE_PIPELINE_H
 
@@ -17,7 +18,7 @@ struct ScheduleOptions {
   int64_t chunk = 0;
   int64_t vTile = 0;
   int64_t warps = 0;
-  std::string roles;     ///< "fused", "split" or empty
+  std::string roles; ///< "fused", "split" or empty
   /// Blocks an SM must hold; 0: as the schedule says; -1: ptxas decides.
   int64_t minBlocks = 0;
   int64_t vectorWidth = 0; ///< host: hostVectorWidth(cpu); 0: of this CPU

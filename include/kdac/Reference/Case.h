@@ -38,8 +38,8 @@ struct CaseSpec {
   std::optional<double> scale; ///< default K^-0.5
   /// Elements between the tokens of every strided tensor; a multiple of 8.
   int64_t tokenGap = 0;
-  // Of variants with slots (Pool.h). Indices that are not given are drawn: slots
-  // a random choice of the pool with a -1 among them.
+  // Of variants with slots (Pool.h). Indices that are not given are drawn:
+  // slots a random choice of the pool with a -1 among them.
   bool inPlace = true;      ///< ht is h0
   bool hasSlots = true;     ///< else sequence n has slot n
   bool hasSources = false;  ///< states come from slots of their own
@@ -48,8 +48,8 @@ struct CaseSpec {
   std::vector<int64_t> slots, sources, snapshots;
   bool hasCaches = true; ///< of variants with a convolution
   int64_t cacheGap = 0;  ///< elements between slots of a cache; a multiple of 8
-  int64_t headGap = 0; ///< elements between heads of a slot; a multiple of 8
-  int64_t slotGap = 0; ///< heads that a slot has room for beyond HV
+  int64_t headGap = 0;   ///< elements between heads of a slot; a multiple of 8
+  int64_t slotGap = 0;   ///< heads that a slot has room for beyond HV
   double gateNormalizer = 1.0; ///< of recipe fla: FLA's gln
   double gateMask = 0.0;       ///< of recipes fla and fla_packed: FLA's mask_p
   double gateFloor = -1e30; ///< of recipes fla and fla_packed: FLA's safe_gate

@@ -39,12 +39,12 @@ Rows writeStrength(Beta map, Rows logits);
 
 /// What dplr.short_conv reads.
 struct ShortConv {
-  Rows input;        ///< [tokens, heads, width]
-  Rows weight;       ///< [1, heads, width * taps], taps of a channel together
+  Rows input;  ///< [tokens, heads, width]
+  Rows weight; ///< [1, heads, width * taps], taps of a channel together
   int64_t width = 1, taps = 4;
   std::vector<int64_t> offsets; ///< as in Operands
-  /// The `width` inputs of a sequence and head `back` tokens before its first, 1
-  /// to taps - 1. Empty: zeros.
+  /// The `width` inputs of a sequence and head `back` tokens before its first,
+  /// 1 to taps - 1. Empty: zeros.
   std::function<void(int64_t sequence, int64_t head, int64_t back, double *)>
       before;
 };
@@ -85,7 +85,7 @@ struct Operands {
   /// Sequences of a pool without a slot: output and state 0, nothing is read.
   /// Empty: none.
   std::vector<bool> skipped;
-  GatedNorm norm; ///< of the output; not of the recurrence itself
+  GatedNorm norm;       ///< of the output; not of the recurrence itself
   bool keepAll = false; ///< return the state after every token
 };
 
@@ -93,7 +93,7 @@ struct Operands {
 struct Results {
   std::vector<double> out;        ///< [offsets.back(), HV, V]
   std::vector<double> finalState; ///< [N, HV, V, K] or [N, HV, K, V]
-  std::vector<double> states; ///< [offsets.back(), HV, ...] if keepAll
+  std::vector<double> states;     ///< [offsets.back(), HV, ...] if keepAll
 };
 
 /// Runs the recurrence, one (sequence, value head) a work item. Tokens outside

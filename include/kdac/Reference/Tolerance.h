@@ -57,11 +57,12 @@ struct Tolerance {
 /// The bounds for a resolved variant of a known target.
 Tolerance toleranceOf(const Variant &variant, Difficulty difficulty);
 
-/// Factor on a bound for a tensor of `rows` rows with `elements` numbers in all:
-/// the RMS of n independent roundings scatters by about 1 / sqrt(n). A rounded
-/// coefficient of a product is shared by a whole row and a rounded update by a
-/// whole column, so n lies between rows and elements: their geometric mean. Six
-/// such deviations: recipes whose rows differ in size have fewer that count.
+/// Factor on a bound for a tensor of `rows` rows with `elements` numbers in
+/// all: the RMS of n independent roundings scatters by about 1 / sqrt(n). A
+/// rounded coefficient of a product is shared by a whole row and a rounded
+/// update by a whole column, so n lies between rows and elements: their
+/// geometric mean. Six such deviations: recipes whose rows differ in size have
+/// fewer that count.
 double smallSampleFactor(int64_t elements, int64_t rows);
 
 /// Factor on a bound for the worst row (one token and head of out, one head of

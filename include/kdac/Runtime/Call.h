@@ -20,9 +20,9 @@ using CallArguments = void *const *;
 Status checkCall(const PackVariant &variant, const Launch &launch,
                  CallArguments argv);
 
-/// What the status word of a pool variant's checked launch says, once its stream
-/// has been synchronised: success, or which index was bad. The launch wrote
-/// nothing in that case.
+/// What the status word of a pool variant's checked launch says, once its
+/// stream has been synchronised: success, or which index was bad. The launch
+/// wrote nothing in that case.
 Status poolStatus(int64_t word);
 
 /// The number of program instances of a checked call: 0 means that there is
@@ -30,9 +30,10 @@ Status poolStatus(int64_t word);
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
                          CallArguments argv);
 
-/// Bytes of workspace that the call needs; 0 where a null workspace will do. Only
-/// sizes and `offsets` being null or not are read.
-StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv);
+/// Bytes of workspace that the call needs; 0 where a null workspace will do.
+/// Only sizes and `offsets` being null or not are read.
+StatusOr<int64_t> workspaceBytes(const PackVariant &variant,
+                                 CallArguments argv);
 
 } // namespace kdac
 

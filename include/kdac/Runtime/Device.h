@@ -27,7 +27,8 @@ struct DeviceInfo {
 bool runsOn(const DeviceInfo &device, std::string_view arch, bool isPtx);
 
 /// A GPU. Copies share one context, by default the retained primary one that
-/// other libraries of the process use too; all methods may be called from any thread.
+/// other libraries of the process use too; all methods may be called from any
+/// thread.
 class Device {
 public:
   /// The GPU number `ordinal`. `library` names another driver library, for

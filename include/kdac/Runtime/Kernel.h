@@ -87,7 +87,7 @@ private:
     PackVariant variant;
     std::string origin;
     void *library = nullptr;
-    int file = -1; ///< the library's memory
+    int file = -1;                  ///< the library's memory
     std::vector<HostEntry> entries; ///< one per launch
     explicit State(PackVariant variant) : variant(std::move(variant)) {}
     ~State();

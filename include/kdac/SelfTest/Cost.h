@@ -29,7 +29,7 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape);
 /// What a call costs, and what must bound its time.
 struct Estimate {
   int64_t bytes = 0, flops = 0;
-  int64_t instances = 0; ///< of the launch that has the fewest
+  int64_t instances = 0;          ///< of the launch that has the fewest
   double memoryMicroseconds = 0;  ///< bytes at the GPU's bandwidth
   double computeMicroseconds = 0; ///< FLOPs at its rate for such products
   double floorMicroseconds() const {

@@ -1,5 +1,5 @@
-// Promises: one row per machine kdac compiles for; the only place that knows hardware limits.
-// Does not: generate code.
+// Promises: one row per machine kdac compiles for; the only place that knows
+// hardware limits. Does not: generate code.
 #ifndef KDAC_TARGET_TARGETS_H
 #define KDAC_TARGET_TARGETS_H
 
@@ -14,11 +14,11 @@ enum class TargetKind { Host, Gpu };
 
 /// What the compiler needs to know about one machine.
 struct Target {
-  std::string_view name;         ///< as spelled by users: host, sm_80, sm_90a, ...
+  std::string_view name; ///< as spelled by users: host, sm_80, sm_90a, ...
   TargetKind kind;
-  std::string_view ptxFeature;   ///< LLVM's PTX ISA feature, e.g. "+ptx86"
-  int64_t sharedBytesPerBlock;   ///< opt-in dynamic shared memory of one block
-  int64_t registersPerThread;    ///< architectural limit
+  std::string_view ptxFeature; ///< LLVM's PTX ISA feature, e.g. "+ptx86"
+  int64_t sharedBytesPerBlock; ///< opt-in dynamic shared memory of one block
+  int64_t registersPerThread;  ///< architectural limit
   std::string_view summary;
 };
 

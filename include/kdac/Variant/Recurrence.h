@@ -1,5 +1,6 @@
-// Promises: the table of named recurrences, one row each (docs/ADDING_A_RECURRENCE.md).
-// Does not: know about chunks, targets or dtypes.
+// Promises: the table of named recurrences, one row each
+// (docs/ADDING_A_RECURRENCE.md). Does not: know about chunks, targets or
+// dtypes.
 #ifndef KDAC_VARIANT_RECURRENCE_H
 #define KDAC_VARIANT_RECURRENCE_H
 
@@ -11,7 +12,8 @@ namespace kdac {
 /// How the state decays before each write.
 enum class Decay {
   None,         ///< S is not decayed.
-  HeadConstant, ///< one log-decay per value head, [HV], the same for all tokens.
+  HeadConstant, ///< one log-decay per value head, [HV], the same for all
+                ///< tokens.
   Head,         ///< one log-decay per token and value head, [T, HV].
   Channel,      ///< one log-decay per token, head and key channel, [T, HV, K].
 };
@@ -19,7 +21,8 @@ enum class Decay {
 /// The rank-one part of the transition.
 enum class Erase {
   None,  ///< S' = D S + k v^T.
-  Delta, ///< S' = (I - beta k k^T) D S + beta k v^T: the erase reads the decayed state.
+  Delta, ///< S' = (I - beta k k^T) D S + beta k v^T: the erase reads the
+         ///< decayed state.
   Pair,  ///< S' = (D + a b^T) S + k v^T: b reads the undecayed state.
 };
 

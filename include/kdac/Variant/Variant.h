@@ -1,5 +1,6 @@
-// Promises: what one compiled kernel is: every compile-time choice, its name, its arguments in ABI order.
-// Does not: choose a schedule, know a launch geometry, or depend on LLVM.
+// Promises: what one compiled kernel is: every compile-time choice, its name,
+// its arguments in ABI order. Does not: choose a schedule, know a launch
+// geometry, or depend on LLVM.
 #ifndef KDAC_VARIANT_VARIANT_H
 #define KDAC_VARIANT_VARIANT_H
 
@@ -37,15 +38,17 @@ struct Variant {
   DType dtype = DType::BF16; ///< of q, k, v, beta, out (and a, b)
   DType stateDtype = DType::F32;
   StateLayout stateLayout = StateLayout::VK;
-  std::optional<Gate> gate;        ///< default: the recurrence's row
-  std::optional<DType> gateDtype;  ///< default: f32 for precomputed log-decay, else dtype
-  std::optional<Beta> beta;        ///< default: the recurrence's row
-  std::optional<bool> l2norm;      ///< default: the recurrence's row
-  double lowerBound = -5.0;        ///< of the bounded gate, in (-inf, 0)
-  DType offsetDtype = DType::I32;  ///< of packed offsets: i32 or i64
+  std::optional<Gate> gate; ///< default: the recurrence's row
+  std::optional<DType>
+      gateDtype; ///< default: f32 for precomputed log-decay, else dtype
+  std::optional<Beta> beta;       ///< default: the recurrence's row
+  std::optional<bool> l2norm;     ///< default: the recurrence's row
+  double lowerBound = -5.0;       ///< of the bounded gate, in (-inf, 0)
+  DType offsetDtype = DType::I32; ///< of packed offsets: i32 or i64
   /// States in a pool of slots, found through indices of this type, i32 or i64.
   std::optional<DType> slots;
-  /// Step form with slots: the state after each token goes to a slot of its own.
+  /// Step form with slots: the state after each token goes to a slot of its
+  /// own.
   bool snapshots = false;
   /// Step form: width of a causal convolution with SiLU in front of q, k and v,
   /// 2 to 4; 0: none.
@@ -64,14 +67,15 @@ struct Variant {
 /// names option, value and what would work when the variant cannot exist.
 std::optional<std::string> resolve(Variant &variant);
 
-/// The variant's name without and with its target, options in a fixed order, e.g.
-/// `kda.chunk.k128v128.bf16.f32vk.bounded.sm_90a`. Options equal to the
-/// recurrence's defaults are not spelled, except the gate. Resolved variants only.
+/// The variant's name without and with its target, options in a fixed order,
+/// e.g. `kda.chunk.k128v128.bf16.f32vk.bounded.sm_90a`. Options equal to the
+/// recurrence's defaults are not spelled, except the gate. Resolved variants
+/// only.
 std::string variantStem(const Variant &variant);
 std::string variantName(const Variant &variant);
 
-/// The symbol of the kernel that checks a pool variant's indices before it runs:
-/// takes the same arguments, one program instance.
+/// The symbol of the kernel that checks a pool variant's indices before it
+/// runs: takes the same arguments, one program instance.
 std::string checkEntryName(const Variant &variant);
 
 /// The symbol of the kernel: the name with '.' and '-' replaced by '_'.
@@ -79,16 +83,16 @@ std::string entryName(const Variant &variant);
 
 /// How an argument is passed and what it points to.
 enum class ArgKind {
-  Input,  ///< read-only device pointer
-  Output, ///< written device pointer
+  Input,     ///< read-only device pointer
+  Output,    ///< written device pointer
   Workspace, ///< scratch in device memory; null where the schedule needs none
-  Size,   ///< int64 by value
-  Scale,  ///< float by value
+  Size,      ///< int64 by value
+  Scale,     ///< float by value
 };
 
-/// One kernel argument. Shapes are in terms of N sequences, H key heads, HV value
-/// heads, K, V, `tokens`: all tokens of the call, sequence after sequence, and
-/// `pool`: slots of a state pool.
+/// One kernel argument. Shapes are in terms of N sequences, H key heads, HV
+/// value heads, K, V, `tokens`: all tokens of the call, sequence after
+/// sequence, and `pool`: slots of a state pool.
 struct Arg {
   std::string name;
   ArgKind kind;
@@ -98,14 +102,16 @@ struct Arg {
 };
 
 /// Arguments in ABI order: q k v g beta A_log dt_bias a b, q_conv k_conv v_conv
-/// q_cache k_cache v_cache, z norm_weight, h0 slots sources snapshots offsets out ht workspace (chunk form; whatever its schedule, so that
-/// schedules are interchangeable) status, then sizes (N T H HV, pool slot_pitch
-/// head_pitch, q_cache_pitch k_cache_pitch v_cache_pitch, and one token stride, in elements, per sequence tensor), then
-/// scale. Absent tensors have neither a pointer nor a stride. Without offsets
-/// every sequence has T tokens; with them T is the number of all tokens.
+/// q_cache k_cache v_cache, z norm_weight, h0 slots sources snapshots offsets
+/// out ht workspace (chunk form; whatever its schedule, so that schedules are
+/// interchangeable) status, then sizes (N T H HV, pool slot_pitch head_pitch,
+/// q_cache_pitch k_cache_pitch v_cache_pitch, and one token stride, in
+/// elements, per sequence tensor), then scale. Absent tensors have neither a
+/// pointer nor a stride. Without offsets every sequence has T tokens; with them
+/// T is the number of all tokens.
 ///
-/// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s is
-/// the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
+/// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
+/// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
 /// docs/DECODE.md has the meaning of the indices and of the status word.
 std::vector<Arg> kernelArgs(const Variant &variant);
 
