@@ -352,6 +352,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     for (int64_t i = 0; i < distance; ++i)
       startCopies(loop, ahead, later(first, i));
   }
+  // An empty sequence skips the loop and every barrier in it.
+  SmallVector<Range> readBefore = pendingReads, writtenBefore = pendingWrites;
   auto made = scf::ForOp::create(b, scalars.lookup(loop.getLowerBound()),
                                  scalars.lookup(loop.getUpperBound()),
                                  scalars.lookup(loop.getStep()), initial);
@@ -406,6 +408,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     for (auto [size, value] : sizes.getValueMap())
       scalars.map(size, value);
   }
+  pendingReads.append(readBefore);
+  pendingWrites.append(writtenBefore);
   memo.clear();
   std::tie(thread, lane, warp) =
       std::tie(outside.thread, outside.lane, outside.warp);
