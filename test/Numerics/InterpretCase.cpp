@@ -47,7 +47,8 @@ FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
       interpretDplr(*module.getOps<func::FuncOp>().begin(), arguments);
   if (failed(results))
     return failure();
-  return Results{std::move((*results)[0].data), std::move((*results)[1].data)};
+  return Results{
+      std::move((*results)[0].data), std::move((*results)[1].data), {}};
 }
 
 } // namespace kdac::reference
