@@ -1,22 +1,15 @@
 #include "kdac/Target/Host.h"
+#include "Codegen.h"
 #include "HostMachine.h"
 
 #include "mlir/Conversion/Passes.h"
 #include "mlir/Dialect/Arith/Transforms/Passes.h"
-#include "mlir/Target/LLVMIR/Export.h"
 #include "mlir/Transforms/Passes.h"
 #include "llvm/ExecutionEngine/Orc/LLJIT.h"
-#include "llvm/IR/DiagnosticInfo.h"
-#include "llvm/IR/DiagnosticPrinter.h"
-#include "llvm/IR/LegacyPassManager.h"
-#include "llvm/IR/Module.h"
-#include "llvm/IR/Verifier.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/Path.h"
 #include "llvm/Support/Program.h"
-#include "llvm/Target/TargetMachine.h"
 
 using namespace llvm;
 
@@ -36,24 +29,8 @@ void buildHostLowering(mlir::OpPassManager &pm) {
 
 //===-- Objects -----------------------------------------------------------===//
 
-/// Collects LLVM's errors; the default handler would end the process.
-struct ErrorCollector : DiagnosticHandler {
-  explicit ErrorCollector(std::string &text) : text(text) {}
-  bool handleDiagnostics(const DiagnosticInfo &info) override {
-    if (info.getSeverity() != DS_Error)
-      return true;
-    raw_string_ostream os(text);
-    DiagnosticPrinterRawOStream printer(os);
-    info.print(printer);
-    return true;
-  }
-  std::string &text;
-};
-
 /// Attributes that LLVM has no other place for.
-static void prepare(Module &module, const TargetMachine &machine) {
-  module.setTargetTriple(machine.getTargetTriple());
-  module.setDataLayout(machine.createDataLayout());
+static void addAttributes(Module &module, const TargetMachine &machine) {
   std::string bits = std::to_string(vectorWidth(machine) * 32);
   for (Function &function : module) {
     if (function.isDeclaration())
@@ -70,61 +47,18 @@ static void prepare(Module &module, const TargetMachine &machine) {
   }
 }
 
-static void optimize(Module &module, TargetMachine &machine) {
-  LoopAnalysisManager lam;
-  FunctionAnalysisManager fam;
-  CGSCCAnalysisManager cgam;
-  ModuleAnalysisManager mam;
+Expected<std::string> emitHostObject(mlir::ModuleOp module, StringRef cpu) {
+  Expected<std::unique_ptr<TargetMachine>> machine = createHostMachine(cpu);
+  if (!machine)
+    return machine.takeError();
   PipelineTuningOptions tuning;
   // Kernels come as vector code with the unrolling they want; more of it costs
   // half of the compile time for 2 % of speed.
   tuning.LoopVectorization = tuning.SLPVectorization = false;
   tuning.LoopUnrolling = false;
-  PassBuilder builder(&machine, tuning);
-  builder.registerModuleAnalyses(mam);
-  builder.registerCGSCCAnalyses(cgam);
-  builder.registerFunctionAnalyses(fam);
-  builder.registerLoopAnalyses(lam);
-  builder.crossRegisterProxies(lam, fam, cgam, mam);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O3).run(module, mam);
-}
-
-static Expected<std::string> codegen(Module &module, TargetMachine &machine) {
-  SmallString<0> bytes;
-  raw_svector_ostream os(bytes);
-  legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, os, nullptr,
-                                  CodeGenFileType::ObjectFile))
-    return createStringError("the backend of " +
-                             machine.getTargetTriple().str() +
-                             " cannot write objects");
-  passes.run(module);
-  return std::string(bytes);
-}
-
-Expected<std::string> emitHostObject(mlir::ModuleOp module, StringRef cpu) {
-  Expected<std::unique_ptr<TargetMachine>> machine = createHostMachine(cpu);
-  if (!machine)
-    return machine.takeError();
-  LLVMContext context;
-  std::string errors;
-  context.setDiagnosticHandler(std::make_unique<ErrorCollector>(errors));
-  std::unique_ptr<Module> ir =
-      mlir::translateModuleToLLVMIR(module, context, "kdac");
-  if (!ir)
-    return createStringError("the module has operations without a translation "
-                             "to LLVM IR; run the llvm stage first");
-  prepare(*ir, **machine);
-  std::string text;
-  raw_string_ostream os(text);
-  if (verifyModule(*ir, &os))
-    return createStringError("LLVM IR of the kernel is invalid: " + text);
-  optimize(*ir, **machine);
-  Expected<std::string> object = codegen(*ir, **machine);
-  if (object && !errors.empty())
-    return createStringError("LLVM could not select code for " + cpu + ": " +
-                             errors);
-  return object;
+  return generateCode(module, **machine,
+                      {CodeGenFileType::ObjectFile, tuning,
+                       [&](Module &ir) { addAttributes(ir, **machine); }});
 }
 
 //===-- Shared objects ----------------------------------------------------===//

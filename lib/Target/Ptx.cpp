@@ -1,17 +1,10 @@
 #include "kdac/Target/Ptx.h"
+#include "Codegen.h"
 
-#include "mlir/Target/LLVMIR/Export.h"
-#include "llvm/IR/DiagnosticInfo.h"
-#include "llvm/IR/DiagnosticPrinter.h"
 #include "llvm/IR/InstIterator.h"
 #include "llvm/IR/Instructions.h"
-#include "llvm/IR/LegacyPassManager.h"
-#include "llvm/IR/Module.h"
-#include "llvm/IR/Verifier.h"
 #include "llvm/MC/TargetRegistry.h"
-#include "llvm/Passes/PassBuilder.h"
 #include "llvm/Support/CommandLine.h"
-#include "llvm/Target/TargetMachine.h"
 
 #include <mutex>
 
@@ -47,20 +40,6 @@ static void initializeNvptx() {
   });
 }
 
-/// Collects LLVM's errors; the default handler would end the process.
-struct ErrorCollector : DiagnosticHandler {
-  explicit ErrorCollector(std::string &text) : text(text) {}
-  bool handleDiagnostics(const DiagnosticInfo &info) override {
-    if (info.getSeverity() != DS_Error)
-      return true;
-    raw_string_ostream os(text);
-    DiagnosticPrinterRawOStream printer(os);
-    info.print(printer);
-    return true;
-  }
-  std::string &text;
-};
-
 /// MLIR's inline assembly carries no `convergent`, without which O3 may
 /// duplicate warp-wide `.aligned` instructions into divergent branches.
 static void markInlineAsmConvergent(Module &module) {
@@ -89,66 +68,17 @@ createMachine(const Target &target) {
   return machine;
 }
 
-static void optimize(Module &module, TargetMachine &machine) {
-  LoopAnalysisManager lam;
-  FunctionAnalysisManager fam;
-  CGSCCAnalysisManager cgam;
-  ModuleAnalysisManager mam;
-  PassBuilder builder(&machine);
-  builder.registerModuleAnalyses(mam);
-  builder.registerCGSCCAnalyses(cgam);
-  builder.registerFunctionAnalyses(fam);
-  builder.registerLoopAnalyses(lam);
-  builder.crossRegisterProxies(lam, fam, cgam, mam);
-  builder.buildPerModuleDefaultPipeline(OptimizationLevel::O3).run(module, mam);
-}
-
-static Expected<std::string> codegen(Module &module, TargetMachine &machine) {
-  SmallString<0> text;
-  raw_svector_ostream os(text);
-  legacy::PassManager passes;
-  if (machine.addPassesToEmitFile(passes, os, nullptr,
-                                  CodeGenFileType::AssemblyFile))
-    return failure("the NVPTX backend cannot print assembly");
-  passes.run(module);
-  return std::string(text);
-}
-
-static Error verify(const Module &module) {
-  std::string text;
-  raw_string_ostream os(text);
-  if (verifyModule(module, &os))
-    return failure("LLVM IR of the kernel is invalid: " + text);
-  return Error::success();
-}
-
 Expected<std::string> emitPtx(mlir::ModuleOp module, const Target &target) {
   if (target.kind != TargetKind::Gpu)
     return failure("expected a GPU target for PTX, but got " +
                    Twine(target.name));
   initializeNvptx();
-  LLVMContext context;
-  std::string errors;
-  context.setDiagnosticHandler(std::make_unique<ErrorCollector>(errors));
-  std::unique_ptr<Module> ir =
-      mlir::translateModuleToLLVMIR(module, context, "kdac");
-  if (!ir)
-    return failure("the module has operations without a translation to LLVM "
-                   "IR; run the llvm stage first");
-  markInlineAsmConvergent(*ir);
   Expected<std::unique_ptr<TargetMachine>> machine = createMachine(target);
   if (!machine)
     return machine.takeError();
-  ir->setTargetTriple((*machine)->getTargetTriple());
-  ir->setDataLayout((*machine)->createDataLayout());
-  if (Error error = verify(*ir))
-    return error;
-  optimize(*ir, **machine);
-  Expected<std::string> ptx = codegen(*ir, **machine);
-  if (ptx && !errors.empty())
-    return failure("LLVM could not select PTX for " + Twine(target.name) +
-                   ": " + errors);
-  return ptx;
+  return generateCode(
+      module, **machine,
+      {CodeGenFileType::AssemblyFile, {}, markInlineAsmConvergent});
 }
 
 } // namespace kdac
