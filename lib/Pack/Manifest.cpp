@@ -297,6 +297,15 @@ std::string_view spell(ImageKind kind) {
   return "?";
 }
 
+std::string spellImages(const Manifest &manifest, const Launch &launch) {
+  std::string text;
+  for (size_t index : launch.images)
+    text += (text.empty() ? "" : " ") +
+            std::string(spell(manifest.images[index].kind)) + ":" +
+            manifest.images[index].arch;
+  return text;
+}
+
 std::vector<LaunchArg> launchArgs(const Variant &variant) {
   std::vector<Arg> args = kernelArgs(variant);
   std::vector<LaunchArg> result;

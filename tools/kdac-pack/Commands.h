@@ -36,9 +36,6 @@ StatusOr<Ledger> readLedger(const std::string &path);
 /// "never run on a GPU", "run on NVIDIA H200", or "-" for host code.
 std::string ranOn(const Ledger &ledger, const PackVariant &variant);
 
-/// Rows of cells as aligned columns on stdout; the first row is the header.
-void printTable(const std::vector<std::vector<std::string>> &rows);
-
 /// Writes JSON and a newline to stdout.
 void printJson(const nlohmann::ordered_json &value);
 

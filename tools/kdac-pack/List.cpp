@@ -1,4 +1,5 @@
 // kdac-pack list and verify.
+#include "../Table.h"
 #include "Commands.h"
 
 #include "kdac/Runtime/Trust.h"
@@ -6,15 +7,6 @@
 using nlohmann::ordered_json;
 
 namespace kdac::packtool {
-
-static std::string imagesOf(const Manifest &manifest, const Launch &launch) {
-  std::string text;
-  for (size_t index : launch.images)
-    text += (text.empty() ? "" : " ") +
-            std::string(spell(manifest.images[index].kind)) + ":" +
-            manifest.images[index].arch;
-  return text;
-}
 
 /// What is known about the assembler, for people: "ptxas 13.0.88 (listed)".
 static std::string assemblerOf(const PackVariant &v) {
@@ -52,7 +44,7 @@ int runList(const Options &options) {
   ordered_json json = ordered_json::array();
   for (const PackVariant *v : *variants) {
     const Launch &launch = v->launches[0];
-    std::string images = imagesOf(pack->manifest(), launch);
+    std::string images = spellImages(pack->manifest(), launch);
     rows.push_back({v->name(), images,
                     launch.registers ? std::to_string(launch.registers) : "-",
                     std::to_string(launch.sharedBytes), assemblerOf(*v),
@@ -70,7 +62,7 @@ int runList(const Options &options) {
     printJson(json);
     return 0;
   }
-  printTable(rows);
+  std::fputs(formatTable(rows).c_str(), stdout);
   printListed(*variants);
   return 0;
 }

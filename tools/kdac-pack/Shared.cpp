@@ -79,22 +79,6 @@ std::string ranOn(const Ledger &ledger, const PackVariant &variant) {
   return text;
 }
 
-void printTable(const std::vector<std::vector<std::string>> &rows) {
-  std::vector<size_t> widths;
-  for (const auto &row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths.resize(std::max(widths.size(), row.size()));
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  for (const auto &row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += row[i] + std::string(widths[i] + 2 - row[i].size(), ' ');
-    line.erase(line.find_last_not_of(' ') + 1);
-    std::printf("%s\n", line.c_str());
-  }
-}
-
 void printJson(const nlohmann::ordered_json &value) {
   std::printf(
       "%s\n",

@@ -1,4 +1,5 @@
 // kdac check: one kernel on this CPU against the oracle.
+#include "../Table.h"
 #include "Commands.h"
 #include "HostCheck.h"
 
@@ -71,7 +72,7 @@ static void printResult(const reference::CheckResult &result) {
                     number(tensor.relative), number(tensor.bound),
                     number(tensor.worstRow), number(tensor.rowBound),
                     number(tensor.maxAbs), verdict(tensor)});
-  printTable(rows);
+  outs() << formatTable(rows);
   for (const std::string &failure : result.failures)
     outs() << "failed: " << failure << '\n';
 }

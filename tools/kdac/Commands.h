@@ -30,9 +30,6 @@ jobsFromSpec(const std::string &path, const std::vector<std::string> &targets);
 /// Writes `bytes` beside `path` and renames, so that no half file remains.
 llvm::Error writeFile(const llvm::Twine &path, llvm::StringRef bytes);
 
-/// Rows of cells as aligned columns on stdout; the first row is the header.
-void printTable(const std::vector<std::vector<std::string>> &rows);
-
 } // namespace kdac
 
 #endif // KDAC_TOOLS_KDAC_COMMANDS_H

@@ -1,4 +1,5 @@
 // kdac compile: variants to a pack, all or nothing.
+#include "../Table.h"
 #include "Build.h"
 #include "Commands.h"
 #include "HostCheck.h"
@@ -139,7 +140,7 @@ static void printSummary(const Outcome &outcome) {
                     measured == outcome.measured.end() ? "not run here"
                                                        : measured->second});
   }
-  printTable(rows);
+  outs() << formatTable(rows);
 }
 
 int runCompile(const Options &options) {

@@ -1,5 +1,6 @@
 // kdac list: the family, the targets, and the variants of a spec or pack with
 // what GPUs have run.
+#include "../Table.h"
 #include "Build.h"
 #include "Commands.h"
 
@@ -28,7 +29,7 @@ static void listRecurrences() {
     rows.push_back({std::string(row.name), std::string(spell(row.decay)),
                     std::string(spell(row.gate)), std::string(spell(row.beta)),
                     row.l2norm ? "yes" : "no", std::string(row.summary)});
-  printTable(rows);
+  outs() << formatTable(rows);
 }
 
 static void listTargets() {
@@ -41,7 +42,7 @@ static void listTargets() {
                     host ? "-" : std::string(target.ptxFeature.substr(1)),
                     std::string(target.summary)});
   }
-  printTable(rows);
+  outs() << formatTable(rows);
 }
 
 static void listOptions() {
@@ -49,7 +50,7 @@ static void listOptions() {
   for (const VariantOption &option : variantOptions())
     rows.push_back({std::string(option.name), std::string(option.values),
                     std::string(option.help)});
-  printTable(rows);
+  outs() << formatTable(rows);
 }
 
 //===-- The ledger
@@ -113,15 +114,6 @@ static Expected<Ledger> chooseLedger(const Options &options) {
   return readLedger(usual);
 }
 
-static std::string imagesOf(const Manifest &manifest, const Launch &launch) {
-  std::string text;
-  for (size_t index : launch.images)
-    text += (text.empty() ? "" : " ") +
-            std::string(spell(manifest.images[index].kind)) + ":" +
-            manifest.images[index].arch;
-  return text;
-}
-
 static int listPack(const Options &options) {
   StatusOr<PackReader> pack = PackReader::open(options.spec);
   if (!pack.ok())
@@ -133,11 +125,11 @@ static int listPack(const Options &options) {
   const Manifest &manifest = pack->manifest();
   for (const PackVariant &variant : manifest.variants)
     for (const Launch &launch : variant.launches)
-      rows.push_back({variant.name(), imagesOf(manifest, launch),
+      rows.push_back({variant.name(), spellImages(manifest, launch),
                       launch.registers ? std::to_string(launch.registers) : "-",
                       std::to_string(launch.sharedBytes),
                       status(*ledger, launch.ptxSha256)});
-  printTable(rows);
+  outs() << formatTable(rows);
   return 0;
 }
 
@@ -175,7 +167,7 @@ static int listSpec(const Options &options) {
   Rows rows = {{"variant", "on a GPU"}};
   for (auto [job, digest] : zip(*jobs, *digests))
     rows.push_back({variantName(job.variant), status(*ledger, digest)});
-  printTable(rows);
+  outs() << formatTable(rows);
   return 0;
 }
 

@@ -74,19 +74,4 @@ Error writeFile(const Twine &path, StringRef bytes) {
   return Error::success();
 }
 
-void printTable(const std::vector<std::vector<std::string>> &rows) {
-  std::vector<size_t> widths;
-  for (const auto &row : rows)
-    for (size_t i = 0; i < row.size(); ++i) {
-      widths.resize(std::max(widths.size(), row.size()));
-      widths[i] = std::max(widths[i], row[i].size());
-    }
-  for (const auto &row : rows) {
-    std::string line;
-    for (size_t i = 0; i < row.size(); ++i)
-      line += row[i] + std::string(widths[i] + 2 - row[i].size(), ' ');
-    outs() << StringRef(line).rtrim() << '\n';
-  }
-}
-
 } // namespace kdac

@@ -75,6 +75,9 @@ struct Manifest {
   std::vector<Image> images;
 };
 
+/// The images of a launch, for people: "cubin:sm_90a ptx:sm_90a".
+std::string spellImages(const Manifest &manifest, const Launch &launch);
+
 /// The version of the format this library reads and writes.
 constexpr uint32_t packVersion = 1;
 
