@@ -114,6 +114,17 @@ std::optional<std::string> validate(const CaseSpec &spec) {
   return std::nullopt;
 }
 
+std::string describeAbsent(const CaseSpec &spec) {
+  std::string text;
+  for (auto [absent, what] : {std::pair(!spec.hasInitial, " no-h0"),
+                              std::pair(!spec.hasFinal, " no-ht"),
+                              std::pair(!spec.hasALog, " no-A_log"),
+                              std::pair(!spec.hasDtBias, " no-dt_bias")})
+    if (absent)
+      text += what;
+  return text;
+}
+
 std::string describe(const CaseSpec &spec) {
   std::string text = variantName(spec.variant);
   if (spec.lengths.empty()) {
@@ -129,13 +140,8 @@ std::string describe(const CaseSpec &spec) {
   }
   text += " H" + number(spec.heads) + " HV" +
           number(spec.valueHeads ? spec.valueHeads : spec.heads) + " " +
-          spec.recipe + " seed " + std::to_string(spec.seed);
-  for (auto [absent, what] : {std::pair(!spec.hasInitial, " no-h0"),
-                              std::pair(!spec.hasFinal, " no-ht"),
-                              std::pair(!spec.hasALog, " no-A_log"),
-                              std::pair(!spec.hasDtBias, " no-dt_bias")})
-    if (absent)
-      text += what;
+          spec.recipe + " seed " + std::to_string(spec.seed) +
+          describeAbsent(spec);
   if (spec.trailing)
     text += " trailing " + number(spec.trailing);
   if (spec.tokenGap)

@@ -40,30 +40,11 @@ public:
       return eraseRow(name == "a", site, x, width);
     for (int64_t channel = 0; channel < width; ++channel) {
       site.channel = channel;
-      x[channel] = element(name, site);
+      x[channel] = drawElement(recipe, v, purpose, name, site);
     }
   }
 
 private:
-  double element(std::string_view name, const Site &site) const {
-    if (name == "v")
-      return recipe.value(site, purpose);
-    if (name == "g")
-      return recipe.gate(site, purpose);
-    if (name == "norm_weight")
-      return 1.0 + 0.25 * site.normal();
-    if (name == "z" || name.substr(1) == "_conv" || name.substr(1) == "_cache")
-      return site.normal();
-    if (name == "A_log")
-      return recipe.aLog(site);
-    if (name == "dt_bias")
-      return recipe.dtBias(site);
-    if (name == "h0")
-      return recipe.state(site, purpose);
-    double logit = recipe.betaLogit(site); // beta
-    return *v.beta == Beta::Identity ? 1.0 / (1.0 + std::exp(-logit)) : logit;
-  }
-
   void direction(Site site, double *x, int64_t width, bool unit) const {
     double sum = 0.0;
     for (int64_t channel = 0; channel < width; ++channel) {

@@ -169,6 +169,27 @@ const Recipe *findRecipe(std::string_view name) {
   return nullptr;
 }
 
+double drawElement(const Recipe &recipe, const Variant &v,
+                   const Purpose &purpose, std::string_view name,
+                   const Site &site) {
+  if (name == "v")
+    return recipe.value(site, purpose);
+  if (name == "g")
+    return recipe.gate(site, purpose);
+  if (name == "norm_weight")
+    return 1.0 + 0.25 * site.normal();
+  if (name == "z" || name.substr(1) == "_conv" || name.substr(1) == "_cache")
+    return site.normal();
+  if (name == "A_log")
+    return recipe.aLog(site);
+  if (name == "dt_bias")
+    return recipe.dtBias(site);
+  if (name == "h0")
+    return recipe.state(site, purpose);
+  double logit = recipe.betaLogit(site); // beta
+  return *v.beta == Beta::Identity ? 1.0 / (1.0 + std::exp(-logit)) : logit;
+}
+
 Difficulty difficultyOf(const Variant &variant, const Recipe &recipe) {
   const Recurrence &row = variant.row();
   if (row.decay == Decay::None && row.erase == Erase::Delta)

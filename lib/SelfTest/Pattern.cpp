@@ -25,22 +25,7 @@ double draw(const Recipe &recipe, const Variant &v, const std::string &name,
     return recipe.direction(site) * (*v.l2norm ? 1.0 : perChannel);
   if (name == "a" || name == "b") // too small to matter after a few tokens
     return 0.1 * recipe.direction(site) * perChannel;
-  if (name == "v")
-    return recipe.value(site, purpose);
-  if (name == "g")
-    return recipe.gate(site, purpose);
-  if (name == "A_log")
-    return recipe.aLog(site);
-  if (name == "dt_bias")
-    return recipe.dtBias(site);
-  if (name == "h0")
-    return recipe.state(site, purpose);
-  if (name == "norm_weight")
-    return 1 + 0.25 * site.normal();
-  if (name == "z" || name.substr(1) == "_conv" || name.substr(1) == "_cache")
-    return site.normal();
-  double logit = recipe.betaLogit(site); // beta
-  return *v.beta == Beta::Identity ? 1 / (1 + std::exp(-logit)) : logit;
+  return reference::drawElement(recipe, v, purpose, name, site);
 }
 
 } // namespace

@@ -24,13 +24,8 @@ double minimalBytes(const Case &c) {
 }
 
 std::string inputsOf(const CaseSpec &spec) {
-  std::string text = spec.recipe + " seed=" + std::to_string(spec.seed);
-  for (auto [absent, what] : {std::pair(!spec.hasInitial, " no-h0"),
-                              std::pair(!spec.hasFinal, " no-ht"),
-                              std::pair(!spec.hasALog, " no-A_log"),
-                              std::pair(!spec.hasDtBias, " no-dt_bias")})
-    if (absent)
-      text += what;
+  std::string text = spec.recipe + " seed=" + std::to_string(spec.seed) +
+                     reference::describeAbsent(spec);
   if (spec.tokenGap)
     text += " gap=" + std::to_string(spec.tokenGap);
   return text + " warm";

@@ -58,6 +58,9 @@ struct CaseSpec {
 /// A short description for messages: variant, sizes, recipe.
 std::string describe(const CaseSpec &spec);
 
+/// The optional arguments that are null: " no-h0 no-ht", or nothing.
+std::string describeAbsent(const CaseSpec &spec);
+
 /// A spec with its memory. Movable; argument pointers survive a move.
 class Case {
 public:

@@ -71,6 +71,12 @@ const std::vector<Recipe> &recipes();
 /// The row called `name`, or null.
 const Recipe *findRecipe(std::string_view name);
 
+/// Element `site` of the tensor called `name`, which is none of q, k, a and b:
+/// those are drawn by rows.
+double drawElement(const Recipe &recipe, const Variant &variant,
+                   const Purpose &purpose, std::string_view name,
+                   const Site &site);
+
 /// How hard `recipe` is for a resolved variant.
 Difficulty difficultyOf(const Variant &variant, const Recipe &recipe);
 
