@@ -194,6 +194,22 @@ std::string listed(std::vector<Rejected> rejected) {
   return text;
 }
 
+/// The most preferred of the variants that fit, and why the others do not.
+struct Choice {
+  const Manifest &manifest;
+  const Place &place;
+  const PackVariant *best = nullptr;
+  std::vector<Rejected> rejected = {};
+
+  void add(const PackVariant &v, Reasons reasons) {
+    if (!reasons.empty())
+      rejected.push_back({&v, std::move(reasons)});
+    else if (!best || preference(manifest, v, place) >
+                          preference(manifest, *best, place))
+      best = &v;
+  }
+};
+
 } // namespace
 
 std::string Place::name() const {
@@ -232,47 +248,38 @@ StatusOr<const PackVariant *> selectVariant(const PackReader &pack,
   if (!wanted.ok())
     return wanted.status();
   const Manifest &manifest = pack.manifest();
-  const PackVariant *best = nullptr;
-  std::vector<Rejected> rejected;
+  Choice choice{manifest, place};
   for (const PackVariant &v : manifest.variants) {
     Reasons reasons = reasonsAgainst(manifest, v, place, request, *wanted);
-    if (!reasons.empty())
-      rejected.push_back({&v, std::move(reasons)});
-    else if (!best || preference(manifest, v, place) >
-                          preference(manifest, *best, place))
-      best = &v;
+    choice.add(v, std::move(reasons));
   }
-  if (best)
-    return best;
-  return refuse(
-      ErrorCode::Unsupported,
-      "no variant of the pack fits " + variantStem(wanted->variant) + " on " +
-          place.name() + ": " +
-          (rejected.empty() ? "it is empty" : listed(std::move(rejected))));
+  if (choice.best)
+    return choice.best;
+  return refuse(ErrorCode::Unsupported,
+                "no variant of the pack fits " + variantStem(wanted->variant) +
+                    " on " + place.name() + ": " +
+                    (choice.rejected.empty()
+                         ? "it is empty"
+                         : listed(std::move(choice.rejected))));
 }
 
 StatusOr<const PackVariant *>
 selectNamed(const PackReader &pack, const Place &place, std::string_view name) {
   const Manifest &manifest = pack.manifest();
-  const PackVariant *best = nullptr;
-  std::vector<Rejected> rejected;
+  Choice choice{manifest, place};
   for (const PackVariant &v : manifest.variants) {
     if (v.name() != name && variantStem(v.variant) != name)
       continue;
     Reasons reasons;
     addPlaceReason(manifest, v, place, reasons);
-    if (!reasons.empty())
-      rejected.push_back({&v, std::move(reasons)});
-    else if (!best || preference(manifest, v, place) >
-                          preference(manifest, *best, place))
-      best = &v;
+    choice.add(v, std::move(reasons));
   }
-  if (best)
-    return best;
-  if (rejected.empty())
+  if (choice.best)
+    return choice.best;
+  if (choice.rejected.empty())
     return refuse(ErrorCode::NotFound,
                   "the pack has no variant '" + std::string(name) + "'");
-  return refuse(ErrorCode::Unsupported, listed(std::move(rejected)));
+  return refuse(ErrorCode::Unsupported, listed(std::move(choice.rejected)));
 }
 
 } // namespace kdac
