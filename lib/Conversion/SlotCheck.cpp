@@ -1,4 +1,5 @@
 #include "SlotCheck.h"
+#include "kdac/Variant/SlotFault.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -9,16 +10,6 @@ using namespace mlir;
 namespace kdac {
 
 namespace {
-
-/// What is wrong with an entry: the low three bits of a status word.
-enum Kind {
-  SlotRange,
-  SlotTwice,
-  SourceRange,
-  SourceWritten,
-  SnapshotRange,
-  SnapshotTaken
-};
 
 class Emitter {
 public:
@@ -62,7 +53,7 @@ private:
   }
   /// True if `holds` does for some i in [0, end).
   Value any(Value end, llvm::function_ref<Value(Value)> holds);
-  void report(Value bad, Value entry, Kind kind);
+  void report(Value bad, Value entry, SlotFault fault);
 
   ImplicitLocOpBuilder &b;
   const SlotCheck &at;
@@ -104,12 +95,13 @@ Value Emitter::any(Value end, llvm::function_ref<Value(Value)> holds) {
   return made.getResult(0);
 }
 
-void Emitter::report(Value bad, Value entry, Kind kind) {
+void Emitter::report(Value bad, Value entry, SlotFault fault) {
   auto branch = scf::IfOp::create(b, bad, false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
   Value word = arith::AddIOp::create(
-      b, arith::MulIOp::create(b, entry, number(8)), number(kind));
+      b, arith::MulIOp::create(b, entry, number(slotFaultKinds)),
+      number(fault));
   // As unsigned numbers -1 is the largest.
   LLVM::AtomicRMWOp::create(b, LLVM::AtomicBinOp::umin, at.status, word,
                             LLVM::AtomicOrdering::monotonic);

@@ -92,10 +92,6 @@ bool isCache(std::string_view name) {
   return name == "q_cache" || name == "k_cache" || name == "v_cache";
 }
 
-int64_t cacheEntries(const Variant &v) {
-  return v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
-}
-
 int64_t cacheIndex(const Variant &v, int64_t channels, int64_t channel,
                    int64_t entry) {
   return v.cacheLayout == CacheLayout::Full ? channel * v.conv + entry

@@ -1,5 +1,6 @@
 #include "kdac/Reference/Pool.h"
 #include "kdac/Reference/Random.h"
+#include "kdac/Variant/SlotFault.h"
 
 #include <algorithm>
 #include <cstring>
@@ -12,16 +13,6 @@ namespace {
 
 /// Slots of a pool beyond those that are needed, and how far apart draws are.
 constexpr int64_t spareSlots = 3;
-
-/// What is wrong with an entry, as in tile.check_slots.
-enum Kind {
-  SlotRange,
-  SlotTwice,
-  SourceRange,
-  SourceWritten,
-  SnapshotRange,
-  SnapshotTaken
-};
 
 /// A random order of 0 .. count - 1.
 std::vector<int64_t> shuffled(int64_t count, uint64_t seed) {
@@ -240,8 +231,8 @@ void addPool(const Case &c, Operands &operands) {
 
 int64_t expectedStatus(const Case &c) {
   int64_t first = -1;
-  auto report = [&](bool bad, int64_t entry, Kind kind) {
-    int64_t word = 8 * entry + kind;
+  auto report = [&](bool bad, int64_t entry, SlotFault fault) {
+    int64_t word = slotFaultKinds * entry + fault;
     if (bad && (first < 0 || word < first))
       first = word;
   };

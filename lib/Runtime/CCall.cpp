@@ -106,7 +106,7 @@ Status bindStride(const PackVariant &variant, const std::string &tensor,
 
 /// The default of the pitch of a pool or of a convolution's cache.
 Status bindPitch(const Variant &v, const std::string &of, Binding &binding) {
-  int64_t entries = v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
+  int64_t entries = cacheEntries(v);
   if (of == "slot" || of == "head") {
     binding.unsaid = of == "slot" ? Per::ValueHead : Per::One;
     binding.width = v.keyDim * v.valueDim;

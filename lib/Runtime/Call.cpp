@@ -1,5 +1,6 @@
 #include "kdac/Runtime/Call.h"
 #include "kdac/Pack/SizeExpr.h"
+#include "kdac/Variant/SlotFault.h"
 
 #include <cinttypes>
 #include <cmath>
@@ -190,7 +191,7 @@ Status checkCaches(const PackVariant &variant, const Reader &reader) {
     return refuse("HV = " + std::to_string(valueHeads) +
                   " value heads with a convolution must be as many as H = " +
                   std::to_string(heads) + " key heads");
-  int64_t entries = v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
+  int64_t entries = cacheEntries(v);
   int64_t slots = v.slots ? reader.size("pool") : reader.size("N");
   for (const char *name : {"q_cache", "k_cache", "v_cache"}) {
     int64_t pitch = reader.size(std::string(name) + "_pitch");
@@ -212,6 +213,7 @@ Status checkCaches(const PackVariant &variant, const Reader &reader) {
 } // namespace
 
 Status poolStatus(int64_t word) {
+  // By SlotFault.
   constexpr const char *kinds[] = {
       "slots[@] is neither -1 nor below the number of slots",
       "slots[@] is a slot that an earlier sequence has",
@@ -221,13 +223,13 @@ Status poolStatus(int64_t word) {
       "snapshots[@] is a slot that another snapshot or sequence has"};
   if (word == -1)
     return Status::success();
-  uint64_t kind = static_cast<uint64_t>(word) % 8;
+  auto kind = static_cast<uint64_t>(word % slotFaultKinds);
   if (word < 0 || kind >= std::size(kinds))
     return Status(ErrorCode::Corrupt, "the status word " +
                                           std::to_string(word) +
                                           " was not written by a kernel");
   std::string text = kinds[kind];
-  text.replace(text.find('@'), 1, std::to_string(word / 8));
+  text.replace(text.find('@'), 1, std::to_string(word / slotFaultKinds));
   return refuse(text);
 }
 

@@ -49,7 +49,7 @@ struct Sizes {
     bool isConv = arg.name.substr(1) == "_conv";
     if (isConv || reference::isCache(arg.name))
       return heads * (arg.name[0] == 'v' ? v.valueDim : v.keyDim) *
-             (isConv ? v.conv : reference::cacheEntries(v));
+             (isConv ? v.conv : cacheEntries(v));
     if (arg.shape.find(", K]") != std::string::npos)
       return heads * v.keyDim;
     return arg.shape.find(", V]") != std::string::npos ? heads * v.valueDim
@@ -127,7 +127,7 @@ Rows convolved(const Variant &v, const std::string &name,
                std::map<std::string, Rows> &rows, std::vector<int64_t> heads,
                int64_t allHeads, std::vector<int64_t> offsets) {
   int64_t width = name == "v" ? v.valueDim : v.keyDim;
-  int64_t entries = reference::cacheEntries(v), channels = allHeads * width;
+  int64_t entries = cacheEntries(v), channels = allHeads * width;
   reference::ShortConv conv;
   conv.input = rows[name];
   conv.weight = rows[name + "_conv"];

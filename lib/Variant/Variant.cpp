@@ -178,6 +178,10 @@ std::optional<Precision> parsePrecision(std::string_view t) {
 std::optional<Gate> parseGate(std::string_view t) { return parseIn(gates, t); }
 std::optional<Beta> parseBeta(std::string_view t) { return parseIn(betas, t); }
 
+int64_t cacheEntries(const Variant &v) {
+  return v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
+}
+
 int64_t dtypeSize(DType dtype) {
   switch (dtype) {
   case DType::BF16:

@@ -19,9 +19,6 @@ bool isCache(std::string_view name);
 int64_t cacheIndex(const Variant &variant, int64_t channels, int64_t channel,
                    int64_t entry);
 
-/// Entries of one channel: W or W - 1.
-int64_t cacheEntries(const Variant &variant);
-
 /// Puts the convolutions in front of q, k and v, and the norm behind the
 /// output.
 void addLayer(const Case &c, Operands &operands);

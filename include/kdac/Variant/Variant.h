@@ -118,6 +118,9 @@ std::vector<Arg> kernelArgs(const Variant &variant);
 /// Bytes of one element.
 int64_t dtypeSize(DType dtype);
 
+/// Entries of one channel of a convolution's cache: W or W - 1.
+int64_t cacheEntries(const Variant &variant);
+
 // Spellings, as used in names, flags and manifests. `parse*` return nothing on
 // an unknown spelling; `*Choices` list what is accepted, comma separated.
 std::string_view spell(Form);
