@@ -172,9 +172,23 @@ static Error compileGpuOnce(const CompileJob &job,
                            : Error::success();
 }
 
-/// ptxas chooses registers by how many blocks it thinks should share an SM, and
-/// now and then spills a few bytes at one count but not at another: a refused
-/// kernel is tried again with the count fixed.
+/// What to try when ptxas spills: it chooses registers by how many blocks it
+/// thinks should share an SM, and now and then spills a few bytes at one count
+/// but not at another, so the count is fixed; a chunk kernel that was free to
+/// be split is fused at last, which divides its values otherwise.
+static std::vector<ScheduleOptions> alternatives(const CompileJob &job) {
+  std::vector<ScheduleOptions> list;
+  for (int64_t blocks : {-1, 1, 2}) {
+    list.push_back(job.schedule);
+    list.back().minBlocks = blocks;
+  }
+  if (job.variant.form == Form::Chunk && job.schedule.roles.empty()) {
+    list.push_back(job.schedule);
+    list.back().roles = "fused";
+  }
+  return list;
+}
+
 static Error compileGpu(const CompileJob &job, const CompileOptions &options,
                         CompiledKernel &kernel) {
   CompiledKernel first = kernel;
@@ -183,9 +197,9 @@ static Error compileGpu(const CompileJob &job, const CompileOptions &options,
     kernel = std::move(first);
     return refused;
   }
-  for (int64_t blocks : {-1, 1, 2}) {
+  for (const ScheduleOptions &schedule : alternatives(job)) {
     CompileJob again = job;
-    again.schedule.minBlocks = blocks;
+    again.schedule = schedule;
     CompiledKernel attempt = kernel;
     Error error = compileGpuOnce(again, options, attempt);
     if (!error) {
