@@ -56,8 +56,9 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
     - `operand`: element type of product operands: bf16, f16 or tf32 on tensor
       cores, f32 on the host.
     - `gram`: element type of a decayed Gram product's scaled factors.
-    - `roles`: "fused", or "split" into a kernel that prepares chunks in any
-      order and one that runs along the state, with a workspace between them.
+    - `roles`: "fused"; "split" into a kernel that prepares chunks in any order
+      and one that runs along the state, with a workspace between them; or
+      "warps", the same two roles and the transfers as warps of one kernel.
   }];
   let parameters = (ins StringRefParameter<>:$target, StringRefParameter<>:$form,
     "int64_t":$chunk, "int64_t":$leaf, "int64_t":$v_tile, "int64_t":$warps,
@@ -75,7 +76,8 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
 def Tile_Home : I32EnumAttr<"Home", "where a tile value lives", [
     I32EnumAttrCase<"Inline", 0, "inline">,
     I32EnumAttrCase<"Registers", 1, "registers">,
-    I32EnumAttrCase<"Shared", 2, "shared">]> {
+    I32EnumAttrCase<"Shared", 2, "shared">,
+    I32EnumAttrCase<"Panels", 3, "panels">]> {
   let cppNamespace = "::kdac::tile";
   let genSpecializedAttr = 0;
 }
@@ -87,14 +89,18 @@ def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
     `inline`: recomputed where it is consumed. `registers`: distributed over the
     threads of the block. `shared`: in shared memory at byte `offset`, rows
     `pitch` elements apart, in `stages` buffers one after the other that the
-    iterations of a loop take in turn.
+    iterations of a loop take in turn. `panels`: in shared memory as wgmma reads
+    it, panels of 64 columns of a 16-bit type `pitch` bytes apart, each with rows
+    of 128 bytes whose 16-byte unit u of row r stands at u xor (r mod 8). Buffers
+    of a ring are `stride` bytes apart where that is not 0.
   }];
   let parameters = (ins EnumParameter<Tile_Home>:$home,
     DefaultValuedParameter<"int64_t", "0">:$offset,
     DefaultValuedParameter<"int64_t", "0">:$pitch,
-    DefaultValuedParameter<"int64_t", "1">:$stages);
+    DefaultValuedParameter<"int64_t", "1">:$stages,
+    DefaultValuedParameter<"int64_t", "0">:$stride);
   let assemblyFormat = [{
-    `<` $home (`,` struct($offset, $pitch, $stages)^)? `>`
+    `<` $home (`,` struct($offset, $pitch, $stages, $stride)^)? `>`
   }];
 }
 

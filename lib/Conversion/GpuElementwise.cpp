@@ -210,6 +210,25 @@ GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op,
   return Values(branch.getResults());
 }
 
+GpuLowering::Values GpuLowering::loadPresent(tile::LoadOp op,
+                                             const Group &group) {
+  Access access = accessOf(op, op.getResult().getType());
+  int64_t bytes = bytesOf(access.element);
+  int64_t width = group.width;
+  if (isContiguous(access.isVector, access.transposed, op.getStride(), group))
+    return b.load(globalPointer(access, group, 0), access.element, width,
+                  std::min<int64_t>(op.getAlign(), width * bytes));
+  Values elements;
+  for (int64_t i = 0; i < width; ++i)
+    elements.push_back(
+        b.load(globalPointer(access, group, i), access.element, 1, bytes)[0]);
+  return elements;
+}
+
+Value GpuLowering::globalPointer(tile::StoreOp op, const Group &group) {
+  return globalPointer(accessOf(op, tileType(op.getValue())), group, 0);
+}
+
 Value GpuLowering::loadGlobalRaw(tile::LoadOp op, const Group &group,
                                  Value guard) {
   RankedTensorType type = op.getResult().getType();
@@ -331,6 +350,19 @@ Value GpuLowering::roundedSource(Value value) const {
   return rounding ? rounding.getIn() : value;
 }
 
+/// Vectors are known by their column alone.
+static auto memoKey(Value value, const Group &group) {
+  bool isVector = tileType(value).getRank() == 1;
+  return std::make_tuple(value.getAsOpaquePointer(),
+                         isVector ? Coord() : group.row, group.col, group.width,
+                         isVector ? int64_t(1) : group.along);
+}
+
+void GpuLowering::remember(Value value, const Group &group,
+                           const Values &elements) {
+  memo[memoKey(value, group)] = elements;
+}
+
 GpuLowering::Values GpuLowering::evaluate(Value value, const Group &group) {
   bool isVector = tileType(value).getRank() == 1;
   tile::Home where = home(value);
@@ -339,12 +371,12 @@ GpuLowering::Values GpuLowering::evaluate(Value value, const Group &group) {
     int64_t first = isVector ? group.columnSlot : group.slot;
     return Values(all.slice(first, group.width));
   }
-  auto key = std::make_tuple(value.getAsOpaquePointer(),
-                             isVector ? Coord() : group.row, group.col,
-                             group.width, isVector ? 1 : group.along);
+  auto key = memoKey(value, group);
   auto found = memo.find(key);
   if (found != memo.end())
     return found->second;
+  if (where == tile::Home::Panels)
+    llvm_unreachable("panels are read as fragments, which are remembered");
   Values result = where == tile::Home::Shared
                       ? loadShared(value, group)
                       : evaluateOp(value.getDefiningOp(), group);

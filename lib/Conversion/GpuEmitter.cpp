@@ -4,10 +4,6 @@ using namespace mlir;
 
 namespace kdac {
 
-// Every f32 multiplication and addition may be fused: ptxas contracts only what
-// it is allowed to.
-static constexpr auto kContract = arith::FastMathFlags::contract;
-
 Value GpuEmitter::i32(int64_t value) {
   return arith::ConstantOp::create(*this, getI32IntegerAttr(value));
 }
@@ -31,6 +27,9 @@ Value GpuEmitter::rem(Value a, int64_t b) {
 }
 Value GpuEmitter::mul64(Value a, Value b) {
   return createOrFold<arith::MulIOp>(a, b);
+}
+Value GpuEmitter::add64(Value a, int64_t b) {
+  return b == 0 ? a : createOrFold<arith::AddIOp>(a, i64(b));
 }
 Value GpuEmitter::less(Value a, Value b) {
   return arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, a, b);
@@ -75,11 +74,12 @@ Value GpuEmitter::reciprocal(Value x) {
   return intrinsic("llvm.nvvm.rcp.approx.ftz.f", getF32Type(), x);
 }
 Value GpuEmitter::addF(Value a, Value b) {
-  return arith::AddFOp::create(*this, a, b, kContract);
+  return arith::AddFOp::create(*this, a, b, arith::FastMathFlags::contract);
 }
 Value GpuEmitter::mulF(Value a, Value b) {
-  return arith::MulFOp::create(*this, a, b, kContract);
+  return arith::MulFOp::create(*this, a, b, mathFlags);
 }
+Value GpuEmitter::negF(Value a) { return arith::NegFOp::create(*this, a); }
 Value GpuEmitter::fma(Value a, Value b, Value c) {
   return LLVM::FMAOp::create(*this, a, b, c);
 }

@@ -42,6 +42,7 @@ public:
   Value div(Value a, int64_t b);
   Value rem(Value a, int64_t b);
   Value mul64(Value a, Value b);
+  Value add64(Value a, int64_t b);
   Value less(Value a, Value b); ///< signed
   Value toI64(Value a);         ///< from i32, i64 or index
   Value toI32(Value a);
@@ -55,6 +56,9 @@ public:
   Value reciprocal(Value x);
   Value addF(Value a, Value b);
   Value mulF(Value a, Value b);
+  Value negF(Value a);
+  /// Lets products of a value and constants become one product from here on.
+  void mergeFactors() { mathFlags = mathFlags | mlir::arith::FastMathFlags::reassoc; }
   /// a * b + c in one rounding.
   Value fma(Value a, Value b, Value c);
 
@@ -85,10 +89,67 @@ public:
   Values ldmatrix(Value pointer, int64_t count, bool transposed);
   void mma(llvm::MutableArrayRef<Value> accumulators, mlir::ValueRange a,
            mlir::ValueRange b, mlir::Type element);
+  void stmatrix(Value pointer, mlir::ValueRange words, bool transposed,
+                int64_t constant = 0); ///< bytes beyond the pointer
 
-private:
+  /// Two f32 to shared memory under a predicate, which does not end a block as
+  /// a branch would.
+  void storePairIf(Value condition, Value x, Value y, Value pointer,
+                   int64_t constant);
+
+  // Pairs of 16-bit elements in a 32-bit word.
   Value unpack16(Value word, bool high, mlir::Type element);
   Value pack16(Value low, Value high, mlir::Type element);
+  /// The two products, each rounded once.
+  Value mulPairs(Value a, Value b, mlir::Type element);
+
+  //===-- Hopper (GpuWarpgroup.cpp)
+  //-----------------------------------------===//
+  Value bitAnd(Value a, int64_t b);
+  Value bitXor(Value a, Value b);
+  Value shiftLeft(Value a, int64_t b);
+  Value shiftRight(Value a, int64_t b);
+  /// The 32-bit address of a pointer to shared memory.
+  Value address(Value pointer);
+  Value shuffle(Value x, Value fromLane);
+  void warpSync();
+  /// A barrier of `count` threads that is not the block's own (id 0).
+  void namedBarrier(Value id, int64_t count);
+  /// Registers of each thread of this warpgroup from here on.
+  void setRegisters(int64_t count, int64_t atLaunch);
+
+  // mbarriers, by their address.
+  void initBarrier(Value barrier, int64_t arrivals);
+  void arrive(Value barrier);
+  /// Arrives once this thread's asynchronous copies so far have landed.
+  void arriveAfterCopies(Value barrier);
+  /// Waits until the phase of this parity (i32, 0 or 1) is over.
+  void waitBarrier(Value barrier, Value parity);
+  void publishBarriers();
+  /// Makes this thread's writes to shared memory visible to wgmma.
+  void proxyFence();
+
+  /// A matrix in panels (tile.place): `leading` and `strided` are the bytes
+  /// between panels and between groups of 8 rows.
+  Value matrixDescriptor(Value address, int64_t leading, int64_t strided);
+  /// sums += a (4 registers, 64 rows) * B; with `fresh`, sums = a * B. B is 16
+  /// deep, 2 * sums.size() wide, stored [n][k], or [k][n] with `transposed`.
+  /// Reads and writes in the background.
+  void warpgroupProduct(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a,
+                        Value descriptor, bool fresh, bool transposed);
+  /// Orders this warpgroup's register writes before its next products.
+  void warpgroupFence(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a);
+  void warpgroupCommit();
+  /// Waits for all products; `a` are operands that must last until then.
+  void warpgroupWait(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a);
+
+private:
+  // ptxas fuses multiplications and additions only where it is allowed to.
+  mlir::arith::FastMathFlags mathFlags = mlir::arith::FastMathFlags::contract;
+  Values assembly(llvm::StringRef text, llvm::StringRef constraints,
+                  mlir::TypeRange results, mlir::ValueRange operands);
+  void tied(llvm::StringRef text, llvm::MutableArrayRef<Value> sums,
+            mlir::ValueRange a);
 };
 
 using tile::bytesOf;

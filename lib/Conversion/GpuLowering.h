@@ -206,7 +206,18 @@ private:
                    int64_t block);
   void lowerRowScalar(tile::RowOp op);
 
+  //===-- Roles as warps (GpuRoles.h)
+  //--------------------------------------===//
+  /// The elements of a load whose argument is present and whose sizes are whole.
+  Values loadPresent(tile::LoadOp op, const Group &group);
+  Value globalPointer(tile::StoreOp op, const Group &group);
+  /// What evaluate() is to answer for the elements of `value` in `group`.
+  void remember(Value value, const Group &group, const Values &elements);
+
   friend class GramLowering;
+  friend class RoleLowering;
+  friend class ChunkPreparer;
+  friend class Chain;
 
   mlir::func::FuncOp kernel;
   tile::ScheduleAttr schedule;

@@ -1,5 +1,5 @@
 // The frame of the NVVM exit: kernels, scalars, loops, barriers.
-#include "GpuLowering.h"
+#include "GpuRoles.h"
 #include "kdac/Passes.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -162,6 +162,8 @@ void GpuLowering::locateThread(Value threadIndex) {
 }
 
 LogicalResult GpuLowering::run() {
+  if (schedule.getRoles() == "warps")
+    return RoleLowering(*this).run();
   createKernel();
   return lowerBlock(kernel.getBody().front());
 }

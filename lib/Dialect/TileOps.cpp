@@ -56,8 +56,8 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                           "chunk "
                        << chunk << " and leaf " << leaf;
   // schedule C3
-  if (vTile < 1 || warps < 1 || stages < 1 || stages > 4)
-    return emitError() << "expected a positive v_tile and warps and 1 to 4 "
+  if (vTile < 1 || warps < 1 || stages < 1 || stages > 8)
+    return emitError() << "expected a positive v_tile and warps and 1 to 8 "
                           "stages, but got "
                        << vTile << ", " << warps << " and " << stages;
   // schedule C4
@@ -68,8 +68,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
              << "expected operand and gram of bf16, f16, tf32 or f32, but got "
              << type;
   // schedule C5
-  if (roles != "fused" && roles != "split")
-    return emitError() << "expected roles \"fused\" or \"split\", but got \""
+  if (roles != "fused" && roles != "split" && roles != "warps")
+    return emitError() << "expected roles \"fused\", \"split\" or \"warps\", "
+                          "but got \""
                        << roles << "\"";
   return success();
 }

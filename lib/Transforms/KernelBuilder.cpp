@@ -272,7 +272,13 @@ Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
   if (!gate)
     return {};
   Value decay = mapGate(gate);
-  return rows ? b.maskRows(decay, valid) : decay;
+  if (!rows)
+    return decay;
+  if (schedule.getRoles() != "warps")
+    return b.maskRows(decay, valid);
+  // A bounded decay is finite, and a factor of its row merges with its others.
+  Value ones = b.constantLike(b.splat(b.f32(0), {rows}), 1.0);
+  return b.mul(decay, b.rowFactor(b.maskRows(ones, valid), decay));
 }
 
 void KernelBuilder::markCut(Value number) {

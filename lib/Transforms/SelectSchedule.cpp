@@ -145,6 +145,43 @@ Choice chooseGpuStep(const Problem &problem) {
   return {1, vTile, vTile / 16};
 }
 
+/// Roles as warps of one kernel: a chain on wgmma, prepare on blocks of 16 rows
+/// with one anchor each, raw rows in the bytes of 16-bit products. Null, or what
+/// stands against it.
+const char *refuseWarps(const Problem &problem, const Target &target,
+                        Type operand) {
+  if (!target.hasWarpgroupProducts)
+    return "the target has no warpgroup products";
+  dplr::RecurrenceOp op = problem.recurrence;
+  if (problem.decayRank() != 3 || !problem.decayBound())
+    return "they need a bounded log-decay for every channel";
+  if (!op.getDelta() || !problem.beta)
+    return "they need an erase and a write strength";
+  if (!problem.keysNormalised() ||
+      !isa_and_nonnull<dplr::L2NormOp>(problem.q.map))
+    return "they need q and k normalised in the kernel";
+  if (!problem.dtype().isBF16() || !operand.isBF16())
+    return "they need bf16 inputs and product operands";
+  if (getElementTypeOrSelf(problem.decay.source).getIntOrFloatBitWidth() != 16)
+    return "they need 16-bit gate logits";
+  // A block is anchored before its first row; f16 holds 2^12 log-decays.
+  if (-*problem.decayBound() * 1.4426950408889634 * tile::kRoleBlock > 120.0)
+    return "the bound on the log-decay of 16 tokens exceeds 2^120";
+  if (problem.keyDim() != 64 && problem.keyDim() != 128)
+    return "they need a key dim of 64 or 128";
+  if (problem.valueDim() % tile::kChainColumns != 0)
+    return "they need a value dim that is a multiple of 64";
+  return nullptr;
+}
+
+/// Warpgroups of the chain, two that prepare, one that transfers.
+Choice chooseWarpRoles(const Problem &problem, int64_t vTile) {
+  if (vTile == 0)
+    vTile = problem.valueDim() % 128 == 0 ? 128 : 64;
+  int64_t warpgroups = vTile / tile::kChainColumns + 2 + 1;
+  return {2 * tile::kRoleBlock, vTile, 4 * warpgroups, 6};
+}
+
 /// GPU kernels read whole 16-byte pieces and fill matrix fragments.
 LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
                            StringRef target) {
@@ -160,12 +197,13 @@ LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
 struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
   using DplrSelectSchedulePassBase::DplrSelectSchedulePassBase;
 
-  /// Split wherever there is something to prepare: chunks in parallel, and a
-  /// chain short enough for few heads (docs/PERFORMANCE.md).
-  StringRef chooseRoles(bool canSplit) {
+  /// Warps where the kernel can have them, else split wherever there is
+  /// something to prepare: chunks in parallel, and a chain short enough for few
+  /// heads (docs/PERFORMANCE.md).
+  StringRef chooseRoles(bool canSplit, bool canWarps) {
     if (!roles.empty())
       return roles;
-    return canSplit ? "split" : "fused";
+    return canWarps ? "warps" : canSplit ? "split" : "fused";
   }
 
   FailureOr<tile::ScheduleAttr> select(func::FuncOp function,
@@ -211,6 +249,18 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       choice = chooseGpuChunk(*problem, row, operand.isBF16() ? 2 : 4);
     else
       choice = chooseGpuStep(*problem);
+    const char *against = "only the chunk form has them";
+    if (isChunk)
+      against = refuseWarps(*problem, row, operand);
+    bool free = chunk == 0 && warps == 0 && (vTile == 0 || vTile % 64 == 0);
+    StringRef role = chooseRoles(isChunk && !host, !against && free);
+    if (role == "warps" && against) {
+      function.emitOpError() << "cannot have roles warps: " << against
+                             << "; roles split and fused have no such needs";
+      return failure();
+    }
+    if (role == "warps")
+      choice = chooseWarpRoles(*problem, vTile);
     if (chunk && isChunk)
       choice.chunk = chunk;
     if (vTile && !wholeHeads)
@@ -218,9 +268,10 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     if (warps && !host)
       choice.warps = warps;
     StringRef formName = isChunk ? "chunk" : "step";
-    int64_t leaf = isChunk ? chooseLeaf(*problem, choice.chunk) : 1;
+    int64_t leaf = role == "warps" ? tile::kRoleBlock
+                   : isChunk       ? chooseLeaf(*problem, choice.chunk)
+                                   : 1;
     Type gram = chooseGram(*problem, leaf, operand);
-    StringRef role = chooseRoles(isChunk && !host);
     if (role == "split" && (host || !isChunk)) {
       function.emitOpError()
           << "has no split roles "

@@ -1,3 +1,4 @@
+#include "Roles.h"
 #include "TileBuilder.h"
 #include "kdac/Passes.h"
 #include "kdac/Target/Targets.h"
@@ -22,12 +23,6 @@ constexpr int64_t kPrepareBlocks = 3; ///< on one SM
 
 bool isTile(Value value) { return isa<RankedTensorType>(value.getType()); }
 
-/// Made again where it is needed rather than stored.
-bool isCheap(Operation *op) {
-  return isa<tile::LoadOp, tile::BroadcastOp, tile::SplatOp, tile::IotaOp,
-             arith::ExtFOp, arith::ConstantOp>(op);
-}
-
 /// A value of the image and where its bytes are.
 struct Part {
   Value value;    ///< in the original loop
@@ -39,13 +34,12 @@ public:
   Splitter(func::FuncOp kernel, tile::CutOp cut)
       : kernel(kernel), cut(cut), loop(cut->getParentOfType<scf::ForOp>()),
         schedule(
-            kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)) {}
+            kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)),
+        chain(chainOf(kernel, loop)) {}
 
   void split();
 
 private:
-  llvm::DenseSet<Operation *> ofOneSlice();
-  void findChain();
   void findParts();
   func::FuncOp clone(StringRef name, IRMapping &mapping);
   void makePrepare();
@@ -81,43 +75,6 @@ private:
 
 } // namespace
 
-/// Everything computed from which slice of V a program has.
-llvm::DenseSet<Operation *> Splitter::ofOneSlice() {
-  llvm::DenseSet<Operation *> result;
-  auto id = *kernel.getOps<tile::ProgramIdOp>().begin();
-  kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
-    bool depends = llvm::any_of(op->getOperands(), [&](Value operand) {
-      return result.contains(operand.getDefiningOp());
-    });
-    // The program's number modulo the constant number of slices: see
-    // KernelBuilder. A single slice has folded away.
-    bool isSlice = isa<arith::RemUIOp>(op) &&
-                   op->getOperand(0) == id.getResult() &&
-                   getConstantIntValue(op->getOperand(1));
-    if (depends || isSlice)
-      result.insert(op);
-  });
-  return result;
-}
-
-/// The forward slice of the carried state inside the loop, and what belongs to
-/// one slice of V: prepare works for all of them.
-void Splitter::findChain() {
-  llvm::DenseSet<Operation *> sliced = ofOneSlice();
-  for (Operation &op : loop.getBody()->without_terminator()) {
-    bool depends = llvm::any_of(op.getOperands(), [&](Value operand) {
-      auto argument = dyn_cast<BlockArgument>(operand);
-      if (argument)
-        return argument.getOwner() == loop.getBody() && isTile(operand);
-      return chain.contains(operand.getDefiningOp());
-    });
-    bool isSliced = sliced.contains(&op) && op.getNumResults() == 1 &&
-                    isTile(op.getResult(0));
-    if (depends || isSliced)
-      chain.insert(&op);
-  }
-}
-
 /// What the chain takes from prepare, looking through what it makes again.
 void Splitter::findParts() {
   llvm::SetVector<Value> values;
@@ -134,7 +91,7 @@ void Splitter::findParts() {
     if (!source || !isTile(value) || source->getBlock() != loop.getBody() ||
         chain.contains(source))
       continue;
-    if (isCheap(source))
+    if (isMadeAgain(source))
       use(source);
     else
       values.insert(value);
@@ -306,7 +263,6 @@ int64_t Splitter::chainStages() {
 }
 
 void Splitter::split() {
-  findChain();
   findParts();
   makePrepare();
   makeChain();
@@ -332,6 +288,11 @@ struct TileSplitRoles : impl::TileSplitRolesPassBase<TileSplitRoles> {
     getOperation().walk([&](tile::CutOp cut) { cuts.push_back(cut); });
     for (tile::CutOp cut : cuts)
       Splitter(cut->getParentOfType<func::FuncOp>(), cut).split();
+    for (auto kernel : getOperation().getOps<func::FuncOp>())
+      if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>(
+              tile::kScheduleAttr);
+          schedule && schedule.getRoles() == "warps")
+        markRoles(kernel);
   }
 };
 

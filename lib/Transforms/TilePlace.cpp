@@ -1,3 +1,4 @@
+#include "PlaceRoles.h"
 #include "kdac/Passes.h"
 #include "kdac/Target/Targets.h"
 
@@ -29,6 +30,7 @@ public:
   LogicalResult place();
 
 private:
+  LogicalResult checkLimit(int64_t bytes);
   void number();
   bool isStep() const { return schedule.getForm() == "step"; }
   Home homeOf(Value value);
@@ -41,7 +43,6 @@ private:
   tile::PlaceAttr shared(ArrayRef<int64_t> shape, Type element, int64_t first,
                          int64_t last, int64_t stages = 1);
   void assignOffsets();
-  LogicalResult checkLimit();
 
   func::FuncOp kernel;
   tile::ScheduleAttr schedule;
@@ -186,7 +187,7 @@ tile::PlaceAttr Placer::shared(ArrayRef<int64_t> shape, Type element,
   buffers.push_back({total, first, last});
   // The offset is the buffer's number until assignOffsets has run.
   return tile::PlaceAttr::get(kernel.getContext(), Home::Shared,
-                              buffers.size() - 1, pitch, stages);
+                              buffers.size() - 1, pitch, stages, 0);
 }
 
 void Placer::placeOp(Operation *op) {
@@ -198,7 +199,7 @@ void Placer::placeOp(Operation *op) {
     auto type = cast<RankedTensorType>(result.getType());
     auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
     if (home != Home::Shared)
-      places.push_back(tile::PlaceAttr::get(op->getContext(), home, 0, 0, 1));
+      places.push_back(tile::PlaceAttr::get(op->getContext(), home, 0, 0, 1, 0));
     else if (isa<tile::LoadOp>(op) && loop && schedule.getStages() > 1)
       // In flight while the loop works on other buffers: alive all through it.
       places.push_back(shared(type.getShape(), type.getElementType(),
@@ -243,7 +244,7 @@ void Placer::assignOffsets() {
   }
 }
 
-LogicalResult Placer::checkLimit() {
+LogicalResult Placer::checkLimit(int64_t sharedBytes) {
   const Target *target = findTarget(schedule.getTarget());
   if (!target || sharedBytes <= target->sharedBytesPerBlock)
     return success();
@@ -255,6 +256,11 @@ LogicalResult Placer::checkLimit() {
 }
 
 LogicalResult Placer::place() {
+  if (schedule.getRoles() == "warps") {
+    placeRoles(kernel);
+    auto bytes = kernel->getAttrOfType<IntegerAttr>("kdac.shared_bytes");
+    return checkLimit(bytes.getInt());
+  }
   number();
   sharesVectors = isStep() && makesVectorsOnce();
   kernel.walk<WalkOrder::PreOrder>([&](Operation *op) {
@@ -271,14 +277,14 @@ LogicalResult Placer::place() {
               ? place
               : tile::PlaceAttr::get(op->getContext(), Home::Shared,
                                      buffers[place.getOffset()].offset,
-                                     place.getPitch(), place.getStages()));
+                                     place.getPitch(), place.getStages(), 0));
     op->setAttr(tile::kPlaceAttr, ArrayAttr::get(op->getContext(), attrs));
   }
   OpBuilder b(kernel);
   kernel->setAttr("kdac.shared_bytes", b.getI64IntegerAttr(sharedBytes));
   kernel->setAttr("kdac.block_threads",
                   b.getI64IntegerAttr(32 * schedule.getWarps()));
-  return checkLimit();
+  return checkLimit(sharedBytes);
 }
 
 namespace {

@@ -19,7 +19,7 @@ func.func private @schedule_c2_leaf() attributes {tile.schedule = #tile.schedule
 
 // -----
 
-// expected-error @below {{expected a positive v_tile and warps and 1 to 4 stages, but got 0, 1 and 1}}
+// expected-error @below {{expected a positive v_tile and warps and 1 to 8 stages, but got 0, 1 and 1}}
 func.func private @schedule_c3() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 0, warps = 1, stages = 1, operand = f32, gram = f32>}
 
@@ -31,9 +31,9 @@ func.func private @schedule_c4() attributes {tile.schedule = #tile.schedule<
 
 // -----
 
-// expected-error @below {{expected a positive v_tile and warps and 1 to 4 stages, but got 64, 1 and 5}}
+// expected-error @below {{expected a positive v_tile and warps and 1 to 8 stages, but got 64, 1 and 9}}
 func.func private @schedule_c3_stages() attributes {tile.schedule = #tile.schedule<
-  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 5, operand = f32, gram = f32>}
+  target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 9, operand = f32, gram = f32>}
 
 // -----
 
@@ -43,7 +43,7 @@ func.func private @schedule_c4_gram() attributes {tile.schedule = #tile.schedule
 
 // -----
 
-// expected-error @below {{expected roles "fused" or "split", but got "both"}}
+// expected-error @below {{expected roles "fused", "split" or "warps", but got "both"}}
 func.func private @schedule_c5() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32, roles = "both">}
 

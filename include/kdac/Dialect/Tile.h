@@ -25,6 +25,17 @@ namespace kdac::tile {
 inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tile.schedule";
 inline constexpr llvm::StringLiteral kPlaceAttr = "tile.place";
+inline constexpr llvm::StringLiteral kRoleAttr = "tile.role";
+/// Values of kRoleAttr.
+inline constexpr llvm::StringLiteral kPrepareRole = "prepare";
+inline constexpr llvm::StringLiteral kChainRole = "chain";
+
+/// Under `roles = "warps"` two warps prepare a chunk, one block of kRoleBlock
+/// rows each, and kPreparePairs such pairs take chunks in turn; a warpgroup of
+/// the chain carries kChainColumns columns of V; one warpgroup transfers.
+inline constexpr int64_t kRoleBlock = 16;
+inline constexpr int64_t kPreparePairs = 4;
+inline constexpr int64_t kChainColumns = 64;
 
 /// Bytes of one element in memory. tf32 is kept in 32 bits.
 int64_t bytesOf(mlir::Type element);

@@ -19,6 +19,7 @@ struct Target {
   std::string_view ptxFeature; ///< LLVM's PTX ISA feature, e.g. "+ptx86"
   int64_t sharedBytesPerBlock; ///< opt-in dynamic shared memory of one block
   int64_t registersPerThread;  ///< architectural limit
+  bool hasWarpgroupProducts;   ///< wgmma
   std::string_view summary;
 };
 

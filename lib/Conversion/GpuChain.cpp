@@ -1,0 +1,307 @@
+// The chain role: warpgroups that carry the state, 64 columns of V each, in
+// wgmma accumulators.
+//
+// Everything is transposed: a tile [n, V] is the 64 x n accumulator of a
+// product whose rows are columns of V. So is every operand that depends on the
+// state, and a 16-bit copy of an accumulator is already the register operand of
+// the next product; the other operand is prepared in panels. The state never
+// visits shared memory.
+#include "GpuRoles.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+class Chain {
+public:
+  explicit Chain(RoleLowering &roles) : roles(roles), at(roles.at), b(roles.b) {}
+  void run();
+
+private:
+  using Values = GpuEmitter::Values;
+
+  void layOut(int64_t rows);
+  Values initialState();
+  void lowerChunk(Value number);
+  SmallVector<tile::DotOp> inOrder();
+  void lowerDot(tile::DotOp op, Value number);
+  void readValues(Value number);
+  void writeOutput(Value number);
+  Values words(Value operand);
+  Values elements(Value tile);
+  bool isInFlight(Value value) const;
+  void wait();
+  Value descriptor(tile::DotOp op, Value number);
+
+  RoleLowering &roles;
+  GpuLowering &at;
+  GpuEmitter &b;
+  /// Products that were issued and not waited for, with their sums.
+  SmallVector<std::pair<tile::DotOp, Values>> inFlight;
+  llvm::DenseMap<Value, Values> packed; ///< register operands of this chunk
+  Values live;                          ///< those that products in flight read
+  Value valueOffset; ///< bytes from v's panels to this lane's ldmatrix row
+};
+
+/// The accumulators of a 64 x `rows` product: pairs of rows of the tile for one
+/// column of V.
+void Chain::layOut(int64_t rows) {
+  auto layout = std::make_unique<Layout>();
+  Value quad = b.div(at.lane, 4), pair = b.mul(b.rem(at.lane, 4), 2);
+  Value column =
+      b.add(b.mul(b.div(at.thread, 32), 16), quad); // warps are 16 columns apart
+  for (int64_t row = 0; row < rows; row += 8)
+    for (int64_t half : {0, 8}) {
+      Group group;
+      group.row = {pair, row};
+      group.col = {column, half};
+      group.width = 2;
+      group.along = 0;
+      group.slot = layout->slots;
+      layout->groups.push_back(group);
+      layout->slots += 2;
+    }
+  SmallVector<int64_t> shape = {rows, at.schedule.getVTile()};
+  at.layouts.push_back({shape, std::move(layout)});
+}
+
+/// The sizes are whole, so only the argument's absence decides.
+Chain::Values Chain::initialState() {
+  tile::LoadOp load = roles.state;
+  auto type = load.getResult().getType();
+  const Layout &layout = at.distributed(type.getShape());
+  Value ref = at.scalars.lookup(load.getRef());
+  Value present = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::ne,
+      LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
+  SmallVector<Type> types(layout.slots, b.getF32Type());
+  auto made = scf::IfOp::create(b, types, present, /*withElse=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(made.thenBlock());
+  Values loaded;
+  for (const Group &group : layout.groups)
+    loaded.append(at.loadPresent(load, group));
+  scf::YieldOp::create(b, loaded);
+  b.setInsertionPointToStart(made.elseBlock());
+  scf::YieldOp::create(b, Values(layout.slots, b.f32(0)));
+  return Values(made.getResults());
+}
+
+//===-- Operands
+//-----------------------------------------------------------===//
+
+/// True if `value` is computed from a product that has not been waited for.
+bool Chain::isInFlight(Value value) const {
+  if (!isa<RankedTensorType>(value.getType()))
+    return false;
+  if (llvm::any_of(inFlight, [&](const auto &entry) {
+        return entry.first == value.getDefiningOp();
+      }))
+    return true;
+  if (at.home(value) != tile::Home::Inline)
+    return false;
+  return llvm::any_of(value.getDefiningOp()->getOperands(),
+                      [&](Value operand) { return isInFlight(operand); });
+}
+
+/// This thread's elements of a tile, in the order of its accumulator.
+Chain::Values Chain::elements(Value tile) {
+  if (isInFlight(tile))
+    wait();
+  const Layout &layout =
+      at.distributed(cast<RankedTensorType>(tile.getType()).getShape());
+  Values result;
+  for (const Group &group : layout.groups)
+    result.append(at.evaluate(tile, group));
+  return result;
+}
+
+/// A rounded tile as register operands, four words for every 16 of its rows.
+Chain::Values Chain::words(Value operand) {
+  auto found = packed.find(operand);
+  if (found != packed.end())
+    return found->second;
+  auto type = cast<RankedTensorType>(operand.getType());
+  Values source = elements(at.roundedSource(operand)), result;
+  for (size_t i = 0; i < source.size(); i += 2)
+    result.push_back(b.pack16(source[i], source[i + 1], type.getElementType()));
+  packed[operand] = result;
+  return result;
+}
+
+/// v of this chunk as accumulators: the transposed fragments of its panels.
+void Chain::readValues(Value number) {
+  tile::LoadOp load = roles.values;
+  auto type = load.getResult().getType();
+  Value offset = b.add(roles.bufferOf(load.getResult(), number), valueOffset);
+  const Layout &layout = at.distributed(type.getShape());
+  for (int64_t row = 0; row < type.getDimSize(0); row += 16) {
+    Values fragment =
+        b.ldmatrix(roles.pointer(offset, at.place(load.getResult()).getOffset() +
+                                             row * 128),
+                   4, /*transposed=*/true);
+    for (int64_t i = 0; i < 4; ++i) {
+      const Group &group = layout.groups[row / 4 + i];
+      Values pair = {b.unpack16(fragment[i], false, type.getElementType()),
+                     b.unpack16(fragment[i], true, type.getElementType())};
+      at.remember(load.getResult(), group, pair);
+    }
+  }
+}
+
+void Chain::writeOutput(Value number) {
+  Value tile = roles.output.getValue();
+  Value offset = b.add(roles.bufferOf(tile, number), valueOffset);
+  Values rounded = words(tile);
+  for (size_t i = 0; i < rounded.size(); i += 4)
+    b.stmatrix(roles.pointer(offset), ArrayRef<Value>(rounded).slice(i, 4),
+               /*transposed=*/true, at.place(tile).getOffset() + i / 4 * 2048);
+  b.warpSync();
+  roles.branch(
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, at.lane, b.i32(0)),
+      [&] { b.arrive(roles.madeOutput(number)); });
+}
+
+//===-- Products
+//-----------------------------------------------------------===//
+
+/// Products on the way to the next state first, then those of the output; one
+/// that only begins the sum of another stands right before it.
+SmallVector<tile::DotOp> Chain::inOrder() {
+  Block *body = roles.chunkLoop.getBody();
+  SmallVector<tile::DotOp> all(body->getOps<tile::DotOp>());
+  llvm::DenseSet<Operation *> onPath;
+  SmallVector<Value> pending(body->getTerminator()->getOperands());
+  while (!pending.empty()) {
+    Operation *source = pending.pop_back_val().getDefiningOp();
+    if (source && source->getBlock() == body && onPath.insert(source).second)
+      llvm::append_range(pending, source->getOperands());
+  }
+  SmallVector<tile::DotOp> first, rest;
+  for (tile::DotOp dot : all)
+    (onPath.contains(dot) ? first : rest).push_back(dot);
+  llvm::append_range(first, rest);
+  return first;
+}
+
+/// Of the prepared operand: [n][k] as stored, or [k][n] with trans_a.
+Value Chain::descriptor(tile::DotOp op, Value number) {
+  tile::PlaceAttr place = at.place(op.getA());
+  Value address = b.address(roles.pointer(
+      roles.bufferOf(op.getA(), number), place.getOffset()));
+  // Panels follow each other along the contiguous dimension.
+  return b.matrixDescriptor(address, op.getTransA() ? place.getPitch() : 16,
+                            1024);
+}
+
+void Chain::lowerDot(tile::DotOp op, Value number) {
+  int64_t rows = cast<RankedTensorType>(op.getResult().getType()).getDimSize(0);
+  Value start = op.getAcc();
+  Values sums;
+  // Before the wait for the other operand, to be done in its shadow.
+  if (start && !isInFlight(start))
+    sums = elements(start);
+  Values operand = words(op.getB());
+  auto *before = llvm::find_if(inFlight, [&](auto &entry) {
+    return start && entry.first.getResult() == start;
+  });
+  bool continues = before != inFlight.end();
+  if (continues) {
+    sums = before->second;
+    inFlight.erase(before);
+  } else if (start && sums.empty()) {
+    sums = elements(start);
+  }
+  bool fresh = sums.empty();
+  if (fresh) {
+    Value undefined = LLVM::PoisonOp::create(b, b.getF32Type());
+    sums.assign(rows / 2, undefined);
+  }
+  if (fresh || continues) {
+    Values none;
+    b.warpgroupFence(none, operand);
+  } else {
+    b.warpgroupFence(sums, operand);
+  }
+  Value matrix = descriptor(op, number);
+  int64_t pitch = at.place(op.getA()).getPitch();
+  for (size_t step = 0; step < operand.size() / 4; ++step) {
+    int64_t bytes = op.getTransA() ? step * 2048
+                                   : step / 4 * pitch + step % 4 * 32;
+    Value at16 = b.add64(matrix, bytes / 16);
+    b.warpgroupProduct(sums, ArrayRef<Value>(operand).slice(4 * step, 4), at16,
+                       fresh && step == 0, op.getTransA());
+  }
+  b.warpgroupCommit();
+  live.append(operand.begin(), operand.end());
+  inFlight.push_back({op, sums});
+}
+
+void Chain::wait() {
+  Values sums;
+  for (auto &[dot, own] : inFlight)
+    sums.append(own.begin(), own.end());
+  llvm::SetVector<Value> operands(live.begin(), live.end());
+  b.warpgroupWait(sums, operands.getArrayRef());
+  ArrayRef<Value> rest = sums;
+  for (auto &[dot, own] : inFlight) {
+    at.registers[dot.getResult()] = Values(rest.take_front(own.size()));
+    rest = rest.drop_front(own.size());
+  }
+  inFlight.clear();
+  live.clear();
+}
+
+void Chain::lowerChunk(Value number) {
+  packed.clear();
+  at.memo.clear();
+  Value buffer = roles.bufferOf(roles.parts.total, number);
+  at.slots[roles.parts.total] = buffer;
+  b.waitBarrier(roles.loadedValue(number),
+                roles.parityOf(number, roles.valueStages()));
+  b.waitBarrier(roles.preparedImage(number),
+                roles.parityOf(number, roles.imageStages()));
+  SmallVector<tile::DotOp> dots = inOrder();
+  for (auto [i, dot] : llvm::enumerate(dots)) {
+    lowerDot(dot, number);
+    if (i == 0)
+      readValues(number);
+  }
+  wait();
+  writeOutput(number);
+}
+
+//===-- The role
+//-----------------------------------------------------------===//
+
+void Chain::run() {
+  scf::ForOp loop = roles.chunkLoop;
+  auto saved = std::move(at.layouts);
+  at.layouts.clear();
+  layOut(at.schedule.getChunk());
+  layOut(roles.keyDim());
+  Value in8 = b.rem(at.lane, 8);
+  Value row = b.add(b.mul(b.div(at.lane, 16), 8), in8);
+  Value unit = b.add(b.mul(roles.warpInGroup, 2), b.rem(b.div(at.lane, 8), 2));
+  valueOffset = b.add(b.mul(row, 128), b.shiftLeft(b.bitXor(unit, in8), 4));
+  valueOffset =
+      b.add(valueOffset, b.mul(b.div(at.thread, 128),
+                               at.place(roles.values.getResult()).getPitch()));
+  Values carried = initialState();
+  roles.loop(b.i32(0), roles.chunks, 1, carried,
+             [&](Value number, Values &sums) {
+               at.registers[loop.getRegionIterArg(0)] = sums;
+               lowerChunk(number);
+               Value next = loop.getBody()->getTerminator()->getOperand(0);
+               sums = at.registers[next];
+             });
+  at.registers[loop.getResult(0)] = carried;
+  for (Operation *op = loop->getNextNode(); !isa<func::ReturnOp>(op);
+       op = op->getNextNode())
+    (void)at.lowerOp(op);
+  at.layouts = std::move(saved);
+}
+
+void RoleLowering::chain() { Chain(*this).run(); }
+
+} // namespace kdac

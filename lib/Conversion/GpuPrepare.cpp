@@ -1,0 +1,586 @@
+// The prepare role: pairs of warps, each pair one chunk of two blocks of 16
+// rows, a warp a block. Everything up to the diagonal blocks stays in registers
+// as fragments of mma.sync; the pair meets twice.
+//
+// With L the log-decay from before the block's first row, r the decay up to the
+// block and R the decay of the whole chunk, block I makes
+//     k 2^L, q 2^L  (times 2^r in a second pass: the keys and queries)
+//     k 2^(tot-L)   (times 2^(R-r-tot) in a second pass: the remaining keys)
+// and its diagonal products from k 2^L, q 2^L and k 2^-L, whose exponents are
+// at most 16 bounds. The lower block is the second block's k 2^L, q 2^L times the
+// first one's k 2^(tot-L). Every factor of the latter is at most 1.
+#include "GpuRoles.h"
+
+#include "mlir/Dialect/Math/IR/Math.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+/// Log-decays are summed by tensor cores as f16 scaled by 2^12.
+static constexpr double kSumScale = 4096.0;
+static constexpr int64_t kSumUnit = 0x0c00; ///< 2^-12 in f16
+static constexpr int64_t kPairThreads = 64;
+/// Diagonal blocks are 16 bytes longer, so that the two start in other banks.
+static constexpr int64_t kDiagonalBytes = 16 * 16 * 4 + 16;
+
+class ChunkPreparer {
+public:
+  explicit ChunkPreparer(RoleLowering &roles)
+      : roles(roles), at(roles.at), b(roles.b), parts(roles.parts),
+        slices(roles.keyDim() / 16) {}
+  void run();
+
+private:
+  using Values = GpuEmitter::Values;
+
+  void locate();
+  void chunk(Value number, Value &strength);
+  Value strengthOf(Value number);
+
+  // Fragments. A slice is 16 columns of the block's 16 rows.
+  void enterSlice(Value slice);
+  Group rowPairs(int64_t part) const;
+  Group tokenPairs(int64_t part) const;
+  /// `tile`'s 16x16 elements at `offset`, from sliceAt.
+  Values fragment(Value tile, Value offset, bool transposed, int64_t rows = 0);
+  void putFragment(Value tile, Value offset, ValueRange words,
+                   int64_t rows = 0);
+  void readLoads(Value expression, bool tokens);
+  Value sliceAt(Value slice, Value rows) const;
+  Value scratchAt(int64_t offset, Value bytes = {}, int64_t constant = 0) const;
+
+  void sumNorms();
+  void decays(Values &exponents);
+  void slice(Value slice, Values &sums);
+  void storeDiagonal(const Values &sums, Value strength);
+  void firstBlock();
+  void secondBlock();
+  void tables(bool first);
+  void invertDiagonal();
+  void scaleRemaining();
+  Values scaleLower();
+  void lowerInverse(const Values &lower);
+
+  Value word(Value x, Value y, Type element) { return b.pack16(x, y, element); }
+  void multiply(MutableArrayRef<Value> sums, ValueRange a, Value b0, Value b1,
+                Type element);
+  Value loadWord(Value pointer) {
+    return LLVM::LoadOp::create(b, b.getI32Type(), pointer, 4);
+  }
+  Type bf16() { return b.getBF16Type(); }
+  Type f16() { return b.getF16Type(); }
+
+  RoleLowering &roles;
+  GpuLowering &at;
+  GpuEmitter &b;
+  PreparedChunk &parts;
+  int64_t slices;
+  Value pair, block;       ///< which pair of the program, which block
+  Value quad, inQuad;      ///< lane / 4, lane % 4
+  Value tileRow, ownRows;  ///< this lane's ldmatrix row of a 16x16 tile, bytes;
+                           ///< of the first block and of this warp's
+  Value scratch;           ///< of this pair, bytes
+  Value firstRow, firstToken; ///< 16 block + quad, 16 block + 2 inQuad
+  Value buffer;            ///< bytes to this chunk's image
+  Value own;               ///< of the present slice, bytes to this warp's rows
+  Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
+  Values normRows;         ///< of every norm: rows quad and quad + 8
+  Value barrier;
+  // Offsets into the scratch.
+  int64_t totalsAt = 0, upAt, downAt, strengthsAt, diagonalAt, inverseAt;
+};
+
+//===-- Where things are
+//---------------------------------------------------===//
+
+void ChunkPreparer::locate() {
+  int64_t keyDim = roles.keyDim(), rows = roles.chunkRows();
+  upAt = totalsAt + 2 * keyDim * 4;
+  downAt = upAt + keyDim * 2;
+  strengthsAt = downAt + keyDim * 2;
+  diagonalAt = strengthsAt + rows * 4;
+  inverseAt = diagonalAt + 2 * kDiagonalBytes;
+
+  Value warp = b.add(b.div(at.thread, 32), -4 * roles.chainWarpgroups());
+  pair = b.div(warp, 2);
+  // The first block's warp works longer after the meeting: the pairs' are spread
+  // over the four schedulers.
+  block = b.bitXor(b.rem(warp, 2), b.bitAnd(b.div(warp, 4), 1));
+  barrier = b.add(pair, 1);
+  quad = b.div(at.lane, 4);
+  inQuad = b.rem(at.lane, 4);
+  Value in8 = b.rem(at.lane, 8);
+  Value half = b.rem(b.div(at.lane, 8), 2), unit = b.div(at.lane, 16);
+  tileRow = b.add(b.add(b.mul(half, 1024), b.mul(in8, 128)),
+                  b.shiftLeft(b.bitXor(unit, in8), 4));
+  ownRows = b.add(tileRow, b.mul(block, 2048));
+  auto space = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.scratch");
+  scratch = b.add(b.mul(pair, space[1]), space[0]);
+  firstRow = b.add(b.mul(block, 16), quad);
+  firstToken = b.add(b.mul(block, 16), b.mul(inQuad, 2));
+}
+
+/// Coordinates must be the same values wherever a slice's elements are named.
+void ChunkPreparer::enterSlice(Value slice) {
+  own = sliceAt(slice, ownRows);
+  pairColumn = b.add(b.mul(slice, 16), b.mul(inQuad, 2));
+  tokenColumn = b.add(b.mul(slice, 16), quad);
+}
+
+/// Fragment register `part`: rows quad (+ 8 for odd parts), a pair of columns
+/// (+ 8 for parts 2 and 3).
+Group ChunkPreparer::rowPairs(int64_t part) const {
+  Group group;
+  group.row = {firstRow, part % 2 * 8};
+  group.col = {pairColumn, part / 2 * 8};
+  group.width = 2;
+  return group;
+}
+
+/// The same registers of a tile read transposed: pairs of rows of one column.
+Group ChunkPreparer::tokenPairs(int64_t part) const {
+  Group group;
+  group.row = {firstToken, part % 2 * 8};
+  group.col = {tokenColumn, part / 2 * 8};
+  group.width = 2;
+  group.along = 0;
+  return group;
+}
+
+/// Bytes from a tile's panels to this lane's ldmatrix row of `slice`; `rows` are
+/// tileRow, or ownRows of this warp's block. All [C, K] tiles are alike.
+Value ChunkPreparer::sliceAt(Value slice, Value rows) const {
+  Value offset = b.bitXor(rows, b.shiftLeft(b.bitAnd(slice, 3), 5));
+  int64_t pitch = at.place(parts.keys).getPitch();
+  offset = b.add(offset, b.mul(b.shiftRight(slice, 2), pitch));
+  return b.add(buffer, offset);
+}
+
+Value ChunkPreparer::scratchAt(int64_t offset, Value bytes,
+                               int64_t constant) const {
+  Value from = bytes ? b.add(scratch, bytes) : scratch;
+  return roles.pointer(from, offset + constant);
+}
+
+ChunkPreparer::Values ChunkPreparer::fragment(Value tile, Value offset,
+                                              bool transposed, int64_t rows) {
+  int64_t constant = at.place(tile).getOffset() + rows * 128;
+  return b.ldmatrix(roles.pointer(offset, constant), 4, transposed);
+}
+
+void ChunkPreparer::putFragment(Value tile, Value offset, ValueRange words,
+                                int64_t rows) {
+  b.stmatrix(roles.pointer(offset), words, false,
+             at.place(tile).getOffset() + rows * 128);
+}
+
+/// Makes the loaded rows that `expression` is computed from known to
+/// evaluate().
+void ChunkPreparer::readLoads(Value expression, bool tokens) {
+  SmallVector<Value> pending = {expression};
+  llvm::DenseSet<Value> seen;
+  while (!pending.empty()) {
+    Value value = pending.pop_back_val();
+    Operation *source = value.getDefiningOp();
+    if (!source || !seen.insert(value).second ||
+        isa<tile::ReduceOp, tile::CumsumOp>(source))
+      continue;
+    if (!llvm::is_contained(roles.imageRows, source)) {
+      llvm::append_range(pending, source->getOperands());
+      continue;
+    }
+    Type element = getElementTypeOrSelf(value.getType());
+    Values words = fragment(value, own, tokens);
+    for (int64_t part = 0; part < 4; ++part)
+      at.remember(value, tokens ? tokenPairs(part) : rowPairs(part),
+                  {b.unpack16(words[part], false, element),
+                   b.unpack16(words[part], true, element)});
+  }
+}
+
+void ChunkPreparer::multiply(MutableArrayRef<Value> sums, ValueRange a,
+                             Value b0, Value b1, Type element) {
+  b.mma(sums, a, {b0, b1}, element);
+}
+
+//===-- Before the pair meets
+//----------------------------------------------===//
+
+/// Write strengths come one a lane, a chunk ahead: lane % 16 is the row.
+Value ChunkPreparer::strengthOf(Value number) {
+  roles.enterChunk(number, parts.strengthLoad.getOperation());
+  Group group;
+  group.col = {b.add(b.mul(block, 16), b.rem(at.lane, 16)), 0};
+  return at.loadGlobal(parts.strengthLoad, group)[0];
+}
+
+/// Sums over the rows that norms are made of, for rows quad and quad + 8.
+void ChunkPreparer::sumNorms() {
+  Values sums(2 * parts.norms.size(), b.f32(0));
+  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
+    enterSlice(slice);
+    for (auto [i, norm] : llvm::enumerate(parts.norms)) {
+      readLoads(norm.getInput(), /*tokens=*/false);
+      for (int64_t part = 0; part < 4; ++part)
+        for (Value x : at.evaluate(norm.getInput(), rowPairs(part)))
+          sums[2 * i + part % 2] = b.addF(sums[2 * i + part % 2], x);
+    }
+  });
+  for (Value &sum : sums)
+    sum = b.sumLanes(sum, {1, 2});
+  normRows = sums;
+}
+
+/// L of the slice in fragment order: the triangle of ones times the log-decays.
+void ChunkPreparer::decays(Values &exponents) {
+  Value input = parts.decay.getInput();
+  readLoads(input, /*tokens=*/true);
+  Values words;
+  for (int64_t part = 0; part < 4; ++part) {
+    Values pair = at.evaluate(input, tokenPairs(part));
+    words.push_back(word(b.mulF(pair[0], b.f32(kSumScale)),
+                         b.mulF(pair[1], b.f32(kSumScale)), f16()));
+  }
+  // Row quad of the triangle, columns 2 inQuad and the next.
+  Value column = b.mul(inQuad, 2);
+  auto unit = [&](Value condition, int64_t bits) {
+    return roles.select(condition, b.i32(bits), b.i32(0));
+  };
+  Value beyond = b.add(quad, 1);
+  Value triangle = arith::OrIOp::create(
+      b, unit(roles.lessThan(column, beyond), kSumUnit),
+      unit(roles.lessThan(b.add(column, 1), beyond), kSumUnit << 16));
+  Values ones = {triangle, b.i32(kSumUnit << 16 | kSumUnit), b.i32(0), triangle};
+  exponents.assign(8, b.f32(0));
+  auto all = MutableArrayRef<Value>(exponents);
+  multiply(all.slice(0, 4), ones, words[0], words[1], f16());
+  multiply(all.slice(4, 4), ones, words[2], words[3], f16());
+}
+
+/// One slice: its factors, their place in the image, and what they add to the
+/// diagonal products `sums`: keys with columns 0-7, queries with columns 0-7,
+/// and rows 8-15 of both with columns 8-15.
+void ChunkPreparer::slice(Value slice, Values &sums) {
+  enterSlice(slice);
+  Values exponents;
+  decays(exponents);
+  Value isLast =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, quad, b.i32(7));
+  Value row = b.mul(block, roles.keyDim() * 4);
+  Value column = b.add(b.mul(slice, 64), b.mul(inQuad, 8));
+  Value to = scratchAt(0, b.add(row, column));
+  b.storePairIf(isLast, exponents[2], exponents[3], to, totalsAt);
+  b.storePairIf(isLast, exponents[6], exponents[7], to, totalsAt + 32);
+  Values up;
+  for (Value exponent : exponents)
+    up.push_back(b.exp2(exponent));
+  // The block's total is in the lanes of its last row.
+  Value lastRow = b.add(inQuad, 28);
+  Values totals; // of columns 2 inQuad, + 1, + 8, + 9
+  for (int64_t i : {2, 3, 6, 7})
+    totals.push_back(b.shuffle(up[i], lastRow));
+
+  for (auto [i, norm] : llvm::enumerate(parts.norms))
+    for (int64_t half : {0, 1}) {
+      Group group;
+      group.col = rowPairs(half).row;
+      at.remember(norm.getResult(), group, {normRows[2 * i + half]});
+    }
+  // What is done with a value is done as soon as it is there: 72 registers.
+  Value keys = parts.gram.getRhs(), queries = parts.gram.getLhs()[1];
+  readLoads(keys, /*tokens=*/false);
+  Values left, query, right, remaining;
+  for (int64_t part = 0; part < 4; ++part) {
+    Values k = at.evaluate(keys, rowPairs(part)), down, rest;
+    for (int64_t i : {0, 1}) {
+      down.push_back(
+          b.mulF(k[i], b.exp2(b.negF(exponents[2 * part + i]))));
+      rest.push_back(b.mulF(down[i], totals[part / 2 * 2 + i]));
+      k[i] = b.mulF(k[i], up[2 * part + i]);
+    }
+    right.push_back(word(down[0], down[1], bf16()));
+    remaining.push_back(word(rest[0], rest[1], bf16()));
+    left.push_back(word(k[0], k[1], bf16()));
+  }
+  putFragment(parts.remaining, own, remaining);
+  putFragment(parts.keys, own, left);
+  readLoads(queries, /*tokens=*/false);
+  for (int64_t part = 0; part < 4; ++part) {
+    Values q = at.evaluate(queries, rowPairs(part));
+    query.push_back(word(b.mulF(q[0], up[2 * part]),
+                         b.mulF(q[1], up[2 * part + 1]), bf16()));
+  }
+  auto all = MutableArrayRef<Value>(sums);
+  multiply(all.slice(0, 4), left, right[0], right[2], bf16());
+  multiply(all.slice(4, 4), query, right[0], right[2], bf16());
+  Values lower = {left[1], query[1], left[3], query[3]};
+  multiply(all.slice(8, 4), lower, right[1], right[3], bf16());
+  putFragment(parts.queries, own, query);
+}
+
+/// The diagonal blocks: of the system in f32 to the scratch, of the attention to
+/// the image.
+void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
+  Value atRow = b.shuffle(strength, quad);
+  Value at8 = b.shuffle(strength, b.add(quad, 8));
+  roles.branch(roles.lessThan(at.lane, b.i32(16)), [&] {
+    Value row = b.add(b.mul(block, 16), at.lane);
+    b.store({strength}, scratchAt(strengthsAt, b.mul(row, 4)), b.getF32Type(),
+            4);
+  });
+  Value to = b.add(b.mul(block, kDiagonalBytes),
+                   b.add(b.mul(quad, 64), b.mul(inQuad, 8)));
+  auto put = [&](Value x, Value y, Value factor, int64_t bytes) {
+    b.store({b.mulF(x, factor), b.mulF(y, factor)},
+            scratchAt(diagonalAt, to, bytes), b.getF32Type(), 8);
+  };
+  put(sums[0], sums[1], atRow, 0);
+  put(sums[2], sums[3], at8, 512);
+  put(sums[8], sums[9], at8, 512 + 32);
+
+  Value column = b.mul(inQuad, 2), beyond = b.add(quad, 1);
+  Value first = roles.lessThan(column, beyond);
+  Value second = roles.lessThan(b.add(column, 1), beyond);
+  auto masked = [&](Value x, Value y) {
+    return word(roles.select(first, x, b.f32(0)),
+                roles.select(second, y, b.f32(0)), bf16());
+  };
+  // Its columns start where the attention does in the panel's rows.
+  tile::PlaceAttr place = at.place(parts.attention);
+  int64_t panel = place.getOffset() & ~int64_t(1023);
+  Value unit = b.add(b.shiftLeft(block, 5), place.getOffset() - panel);
+  Value offset = b.add(buffer, b.bitXor(ownRows, unit));
+  b.stmatrix(roles.pointer(offset),
+             {masked(sums[4], sums[5]), word(sums[6], sums[7], bf16()),
+              b.i32(0), masked(sums[10], sums[11])},
+             false, panel);
+}
+
+//===-- After the pair has met
+//---------------------------------------------===//
+
+/// The factors of the second pass: 2^tot of the other block, as pairs of bf16;
+/// the first warp also makes the decay of the whole chunk.
+void ChunkPreparer::tables(bool first) {
+  int64_t each = roles.keyDim() / 32;
+  Value column = b.mul(at.lane, each);
+  auto totals = [&](int64_t block) {
+    Value pointer = scratchAt(totalsAt, b.mul(column, 4),
+                              block * roles.keyDim() * 4);
+    return b.load(pointer, b.getF32Type(), each, 4 * each);
+  };
+  Values own = totals(first ? 1 : 0), factors;
+  for (Value total : own)
+    factors.push_back(b.exp2(total));
+  b.store(factors, scratchAt(first ? downAt : upAt, b.mul(column, 2)), bf16(),
+          2 * each);
+  if (first) {
+    Values other = totals(0), decay;
+    for (auto [x, y] : llvm::zip(own, other))
+      decay.push_back(b.exp2(b.addF(x, y)));
+    tile::PlaceAttr place = at.place(parts.total);
+    b.store(decay,
+            roles.pointer(b.add(buffer, b.mul(column, 4)), place.getOffset()),
+            b.getF32Type(), 4 * each);
+  }
+  b.warpSync();
+}
+
+/// Both diagonal blocks of the inverse by forward substitution: half a warp a
+/// block, a lane a column. Times the strengths they are the system's; transposed
+/// they go to the scratch for the block below them.
+void ChunkPreparer::invertDiagonal() {
+  Value column = b.rem(at.lane, 16), half = b.div(at.lane, 16);
+  Value from = b.mul(half, kDiagonalBytes);
+  Values x;
+  for (int64_t i = 0; i < 16; ++i) {
+    Value onDiagonal = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                             column, b.i32(i));
+    // Two partial sums shorten the chain of dependent additions.
+    Values partial = {roles.select(onDiagonal, b.f32(1), b.f32(0)), b.f32(0)};
+    Values row;
+    for (int64_t j = 0; j < i; ++j) {
+      if (j % 4 == 0)
+        row = b.load(scratchAt(diagonalAt, from, i * 64 + j * 4),
+                     b.getF32Type(), 4, 16);
+      Value negative = b.negF(row[j % 4]);
+      partial[j % 2] = b.fma(negative, x[j], partial[j % 2]);
+    }
+    x.push_back(i < 2 ? partial[0] : b.addF(partial[0], partial[1]));
+    if (i == 1) // its one term went to the first sum
+      x.back() = partial[0];
+  }
+  Value to = b.mul(at.lane, 32);
+  for (int64_t i = 0; i < 16; i += 8)
+    b.store(ArrayRef<Value>(x).slice(i, 8), scratchAt(inverseAt, to, 2 * i),
+            f16(), 16);
+  Value strength = b.load(scratchAt(strengthsAt, b.mul(at.lane, 4)),
+                          b.getF32Type(), 1, 4)[0];
+  tile::PlaceAttr place = at.place(parts.system);
+  Value unit = b.add(b.mul(half, 2), b.div(column, 8));
+  Value base = b.add(b.add(buffer, b.mul(half, 2048)),
+                     b.mul(b.rem(column, 8), 2));
+  for (int64_t i = 0; i < 16; ++i) {
+    Value swizzled = b.shiftLeft(b.bitXor(unit, b.i32(i % 8)), 4);
+    b.store({b.mulF(x[i], strength)},
+            roles.pointer(b.add(base, swizzled), place.getOffset() + i * 128),
+            bf16(), 2);
+  }
+}
+
+/// The first block's remaining keys, times the decay of the second.
+void ChunkPreparer::scaleRemaining() {
+  Values none;
+  roles.loop(b.i32(0), b.i32(slices), 1, none, [&](Value slice, Values &) {
+    Value first = sliceAt(slice, tileRow);
+    Values words = fragment(parts.remaining, first, false);
+    Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
+    for (int64_t part = 0; part < 4; ++part) {
+      Value pair = loadWord(scratchAt(downAt, factor, part / 2 * 16));
+      words[part] = b.mulPairs(words[part], pair, bf16());
+    }
+    putFragment(parts.remaining, first, words);
+  });
+}
+
+/// The second block's keys and queries: their products with the first block,
+/// then times the decay of the first. Returns the system's lower block as f16.
+ChunkPreparer::Values ChunkPreparer::scaleLower() {
+  Values sums(16, b.f32(0)); // keys, then queries: columns 0-7 and 8-15
+  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
+    Value first = sliceAt(slice, tileRow);
+    Values keys = fragment(parts.keys, first, false, 16);
+    Values queries = fragment(parts.queries, first, false, 16);
+    Values right = fragment(parts.remaining, first, false);
+    auto all = MutableArrayRef<Value>(sums);
+    multiply(all.slice(0, 4), keys, right[0], right[2], bf16());
+    multiply(all.slice(4, 4), keys, right[1], right[3], bf16());
+    multiply(all.slice(8, 4), queries, right[0], right[2], bf16());
+    multiply(all.slice(12, 4), queries, right[1], right[3], bf16());
+    Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
+    for (int64_t part = 0; part < 4; ++part) {
+      Value pair = loadWord(scratchAt(upAt, factor, part / 2 * 16));
+      keys[part] = b.mulPairs(keys[part], pair, bf16());
+      queries[part] = b.mulPairs(queries[part], pair, bf16());
+    }
+    putFragment(parts.keys, first, keys, 16);
+    putFragment(parts.queries, first, queries, 16);
+  });
+  tile::PlaceAttr place = at.place(parts.attention);
+  int64_t panel = place.getOffset() & ~int64_t(1023);
+  Value offset = b.add(buffer, b.bitXor(tileRow, b.i32(place.getOffset() - panel)));
+  auto pairOf = [&](int64_t i, Type element, Value factor) {
+    Value x = sums[i], y = sums[i + 1];
+    if (factor) {
+      x = b.mulF(x, factor);
+      y = b.mulF(y, factor);
+    }
+    return word(x, y, element);
+  };
+  b.stmatrix(roles.pointer(offset),
+             {pairOf(8, bf16(), {}), pairOf(10, bf16(), {}),
+              pairOf(12, bf16(), {}), pairOf(14, bf16(), {})},
+             false, panel + 2048);
+  auto strength = [&](int64_t row) {
+    return b.load(scratchAt(strengthsAt, b.mul(quad, 4), 4 * row),
+                  b.getF32Type(), 1, 4)[0];
+  };
+  Value atRow = strength(16), at8 = strength(24);
+  return {pairOf(0, f16(), atRow), pairOf(2, f16(), at8),
+          pairOf(4, f16(), atRow), pairOf(6, f16(), at8)};
+}
+
+/// X_10 = -X_11 N_10 X_00, transposed: accumulators of one product are the left
+/// operand of the next. f16 holds its factors with three more bits than bf16.
+void ChunkPreparer::lowerInverse(const Values &lower) {
+  Value row = b.add(b.mul(b.rem(at.lane, 16), 32), b.mul(b.div(at.lane, 16), 16));
+  Values left = b.ldmatrix(scratchAt(inverseAt, row), 4, false);
+  Values right = b.ldmatrix(scratchAt(inverseAt, row, 512), 4, true);
+  Values inner(8, b.f32(0)), result(8, b.f32(0));
+  auto all = MutableArrayRef<Value>(inner);
+  multiply(all.slice(0, 4), left, lower[0], lower[2], f16());
+  multiply(all.slice(4, 4), left, lower[1], lower[3], f16());
+  Values middle;
+  for (int64_t i = 0; i < 8; i += 2)
+    middle.push_back(word(b.negF(inner[i]), b.negF(inner[i + 1]), f16()));
+  auto out = MutableArrayRef<Value>(result);
+  multiply(out.slice(0, 4), middle, right[0], right[1], f16());
+  multiply(out.slice(4, 4), middle, right[2], right[3], f16());
+  auto strength = [&](int64_t row) {
+    return b.load(scratchAt(strengthsAt, b.mul(quad, 4), 4 * row),
+                  b.getF32Type(), 1, 4)[0];
+  };
+  Value atRow = strength(0), at8 = strength(8);
+  auto pairOf = [&](int64_t i, Value factor) {
+    return word(b.mulF(result[i], factor), b.mulF(result[i + 1], factor),
+                bf16());
+  };
+  b.stmatrix(roles.pointer(b.add(buffer, tileRow)),
+             {pairOf(0, atRow), pairOf(4, atRow), pairOf(2, at8),
+              pairOf(6, at8)},
+             true, at.place(parts.system).getOffset() + 2048);
+}
+
+void ChunkPreparer::firstBlock() {
+  tables(true);
+  invertDiagonal();
+  b.namedBarrier(barrier, kPairThreads);
+  scaleRemaining();
+}
+
+void ChunkPreparer::secondBlock() {
+  tables(false);
+  Values lower = scaleLower();
+  b.namedBarrier(barrier, kPairThreads);
+  lowerInverse(lower);
+}
+
+//===-- The role
+//-----------------------------------------------------------===//
+
+/// `strength` holds this chunk's, and then the next one's, of this lane.
+void ChunkPreparer::chunk(Value number, Value &strength) {
+  sumNorms();
+  Values sums(12, b.f32(0));
+  roles.loop(b.i32(0), b.i32(slices), 1, sums,
+             [&](Value index, Values &sums) { slice(index, sums); });
+  Group lane;
+  lane.col = {b.add(b.mul(block, 16), b.rem(at.lane, 16)), 0};
+  at.remember(parts.strengthLoad.getResult(), lane, {strength});
+  storeDiagonal(sums, at.evaluate(parts.strengths, lane)[0]);
+  roles.readScalars();
+  strength = strengthOf(b.add(number, tile::kPreparePairs));
+  b.namedBarrier(barrier, kPairThreads);
+  Value isFirst =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, block, b.i32(0));
+  roles.branch(isFirst, [&] { firstBlock(); }, [&] { secondBlock(); });
+  b.proxyFence();
+  b.warpSync();
+  roles.branch(
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, at.lane, b.i32(0)),
+      [&] { b.arrive(roles.preparedImage(number)); });
+}
+
+void ChunkPreparer::run() {
+  locate();
+  // What prepare evaluates: all that is not moved by the transfer role.
+  SmallVector<Operation *> tiles;
+  for (Operation &op : roles.chunkLoop.getBody()->without_terminator())
+    if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
+      tiles.push_back(&op);
+  Values carried = {strengthOf(pair)};
+  roles.chunkLoopOf(pair, tile::kPreparePairs, carried,
+             [&](Value number, Values &carried) {
+               locate();
+               buffer = roles.bufferOf(parts.total, number);
+               roles.enterChunk(number, tiles);
+               b.waitBarrier(roles.loadedImage(number),
+                             roles.parityOf(number, roles.imageStages()));
+               chunk(number, carried[0]);
+             });
+}
+
+void RoleLowering::prepare() { ChunkPreparer(*this).run(); }
+
+} // namespace kdac

@@ -1,0 +1,411 @@
+// The frame of a kernel whose roles are warps: what belongs to each role, the
+// barriers between them, and which warps run which.
+#include "GpuRoles.h"
+
+#include "kdac/Passes.h"
+#include "mlir/Dialect/Math/IR/Math.h"
+#include "llvm/ADT/SetVector.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+static RankedTensorType tileType(Value value) {
+  return cast<RankedTensorType>(value.getType());
+}
+
+static LLVM::LoopAnnotationAttr rolled(MLIRContext *context) {
+  auto unroll = LLVM::LoopUnrollAttr::get(
+      context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
+  return LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {},
+                                       {}, {}, {}, {}, {}, {}, {}, {});
+}
+
+//===-- What the program says
+//-----------------------------------------------===//
+
+/// The input of a rounding, or the value itself.
+static Value unrounded(Value value) {
+  auto rounding = value.getDefiningOp<arith::TruncFOp>();
+  return rounding ? rounding.getIn() : value;
+}
+
+/// x of x * y or y * x, or null.
+static Value factorBeside(Value product, Value y) {
+  auto mul = product.getDefiningOp<arith::MulFOp>();
+  if (!mul)
+    return {};
+  if (mul.getRhs() == y)
+    return mul.getLhs();
+  return mul.getLhs() == y ? mul.getRhs() : Value();
+}
+
+/// x of x * broadcast(y along d), with y given back.
+static Value besideBroadcast(Value product, int64_t along, Value &vector) {
+  auto mul = product.getDefiningOp<arith::MulFOp>();
+  if (!mul)
+    return {};
+  for (auto [x, y] : {std::pair(mul.getLhs(), mul.getRhs()),
+                      std::pair(mul.getRhs(), mul.getLhs())})
+    if (auto broadcast = y.getDefiningOp<tile::BroadcastOp>();
+        broadcast && static_cast<int64_t>(broadcast.getAlong()) == along) {
+      vector = broadcast.getInput();
+      return x;
+    }
+  return {};
+}
+
+/// The op of `product` = x * exp2(y), whose x is `rows`.
+static Value exponentOf(Value product, Value rows) {
+  Value factor = factorBeside(product, rows);
+  auto power = factor ? factor.getDefiningOp<math::Exp2Op>() : nullptr;
+  return power ? power.getOperand() : Value();
+}
+
+/// True if `value` is the last row of `decay`.
+static bool isLastRow(Value value, tile::CumsumOp decay) {
+  auto row = value.getDefiningOp<tile::RowOp>();
+  return row && row.getInput() == decay.getResult() &&
+         static_cast<int64_t>(row.getIndex()) ==
+             tileType(decay.getResult()).getDimSize(0) - 1;
+}
+
+LogicalResult RoleLowering::matchPart(Value part) {
+  Value source = unrounded(part), rows = parts.gram.getRhs();
+  Value decay = parts.decay.getResult(), vector;
+  auto power = source.getDefiningOp<math::Exp2Op>();
+  if (power && isLastRow(power.getOperand(), parts.decay)) {
+    parts.total = part;
+    return success();
+  }
+  if (besideBroadcast(source, 1, vector) == parts.inverse.getResult() &&
+      vector == parts.strengths) {
+    parts.system = part;
+    return success();
+  }
+  if (source == parts.gram.getResult(1)) {
+    parts.attention = part;
+    return success();
+  }
+  if (exponentOf(source, parts.gram.getLhs()[1]) == decay) {
+    parts.queries = part;
+    return success();
+  }
+  Value exponent = exponentOf(source, rows);
+  if (exponent == decay) {
+    parts.keys = part;
+    return success();
+  }
+  auto difference =
+      exponent ? exponent.getDefiningOp<arith::SubFOp>() : nullptr;
+  auto last = difference ? difference.getLhs().getDefiningOp<tile::BroadcastOp>()
+                         : nullptr;
+  if (last && difference.getRhs() == decay &&
+      isLastRow(last.getInput(), parts.decay)) {
+    parts.remaining = part;
+    return success();
+  }
+  return part.getDefiningOp()->emitOpError()
+         << "is not a value that warps prepare in stage tile-to-nvvm; roles "
+            "split and fused take any";
+}
+
+LogicalResult RoleLowering::match() {
+  chunkLoop = *at.kernel.getOps<scf::ForOp>().begin();
+  state = chunkLoop.getInitArgs()[0].getDefiningOp<tile::LoadOp>();
+  SmallVector<Value> images;
+  for (Operation &op : chunkLoop.getBody()->without_terminator()) {
+    if (auto load = dyn_cast<tile::LoadOp>(op)) {
+      auto role = op.getAttrOfType<StringAttr>(tile::kRoleAttr);
+      if (tileType(load.getResult()).getRank() == 1)
+        parts.strengthLoad = load;
+      else if (role.getValue() == tile::kChainRole)
+        values = load;
+      else
+        imageRows.push_back(load);
+    } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
+      output = store;
+    } else if (auto cumsum = dyn_cast<tile::CumsumOp>(op)) {
+      parts.decay = cumsum;
+    } else if (auto gram = dyn_cast<tile::DecayedGramOp>(op)) {
+      parts.gram = gram;
+    } else if (auto inverse = dyn_cast<tile::UnitTrilInverseOp>(op)) {
+      parts.inverse = inverse;
+    } else if (auto sum = dyn_cast<tile::ReduceOp>(op)) {
+      parts.norms.push_back(sum);
+    } else if (op.getNumResults() == 1) {
+      tile::PlaceAttr place = at.place(op.getResult(0));
+      if (place && place.getStages() > 1 && !isa<tile::LoadOp>(op))
+        images.push_back(op.getResult(0));
+    }
+  }
+  bool complete = state && values && output && parts.decay && parts.gram &&
+                  parts.inverse && parts.strengthLoad &&
+                  parts.gram.getNumResults() == 2;
+  if (!complete || besideBroadcast(parts.inverse.getInput(), 0,
+                                   parts.strengths) != parts.gram.getResult(0))
+    return at.kernel.emitOpError()
+           << "has no chunk loop that roles warps can lower in stage "
+              "tile-to-nvvm; roles split and fused take any";
+  for (Value image : images)
+    if (image != output.getValue() && failed(matchPart(image)))
+      return failure();
+  return success();
+}
+
+//===-- Spelling
+//-----------------------------------------------------------===//
+
+void RoleLowering::branch(Value condition, llvm::function_ref<void()> then,
+                          llvm::function_ref<void()> otherwise) {
+  auto made = scf::IfOp::create(b, condition, static_cast<bool>(otherwise));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(made.thenBlock());
+  at.memo.clear();
+  then();
+  at.memo.clear();
+  if (!otherwise)
+    return;
+  b.setInsertionPointToStart(made.elseBlock());
+  otherwise();
+  at.memo.clear();
+}
+
+void RoleLowering::loop(Value first, Value end, int64_t step, Values &carried,
+                        llvm::function_ref<void(Value, Values &)> body) {
+  auto made = scf::ForOp::create(b, first, end, b.i32(step), carried);
+  made->setAttr("llvm.loop_annotation", rolled(b.getContext()));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    if (made.getBody()->mightHaveTerminator() && !carried.empty())
+      made.getBody()->getTerminator()->erase();
+    b.setInsertionPointToStart(made.getBody());
+    at.memo.clear();
+    Values inside(made.getRegionIterArgs());
+    body(made.getInductionVar(), inside);
+    at.memo.clear();
+    if (!carried.empty())
+      scf::YieldOp::create(b, inside);
+  }
+  carried.assign(made.getResults().begin(), made.getResults().end());
+}
+
+void RoleLowering::locateInGroup() {
+  threadInGroup = b.rem(at.thread, 128);
+  warpInGroup = b.div(threadInGroup, 32);
+}
+
+void RoleLowering::chunkLoopOf(
+    Value first, int64_t step, Values &carried,
+    llvm::function_ref<void(Value, Values &)> body) {
+  auto outside = std::tuple(at.thread, at.lane, at.warp, at.layoutAnchor,
+                            threadInGroup, warpInGroup);
+  loop(first, chunks, step, carried, [&](Value number, Values &inside) {
+    at.locateThread(b.opaqueThread(at.thread));
+    locateInGroup();
+    auto before = std::tuple(at.scalars, roleScalars, chunks);
+    readScalars();
+    body(number, inside);
+    std::tie(at.scalars, roleScalars, chunks) = before;
+  });
+  std::tie(at.thread, at.lane, at.warp, at.layoutAnchor, threadInGroup,
+           warpInGroup) = outside;
+}
+
+Value RoleLowering::lessThan(Value a, Value c) { return b.less(a, c); }
+
+Value RoleLowering::isZero(Value a) {
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, b.i32(0));
+}
+
+Value RoleLowering::select(Value condition, Value a, Value c) {
+  return arith::SelectOp::create(b, condition, a, c);
+}
+
+Value RoleLowering::pointer(Value offset, int64_t constant) {
+  return b.bytes(at.sharedBase, offset, constant);
+}
+
+int64_t RoleLowering::keyDim() {
+  return tileType(chunkLoop.getResult(0)).getDimSize(0);
+}
+
+int64_t RoleLowering::chainWarpgroups() const {
+  return at.schedule.getVTile() / tile::kChainColumns;
+}
+
+Value RoleLowering::bufferOf(Value ringed, Value number) {
+  tile::PlaceAttr place = at.place(ringed);
+  return b.mul(b.rem(number, place.getStages()), place.getStride());
+}
+
+Value RoleLowering::parityOf(Value number, int64_t stages) {
+  return b.bitAnd(b.div(number, stages), 1);
+}
+
+Value RoleLowering::barrierAt(int64_t first, Value number, int64_t stages) {
+  auto base = at.kernel->getAttrOfType<IntegerAttr>("tile.barriers");
+  return b.address(
+      pointer(b.mul(b.rem(number, stages), 8), base.getInt() + 8 * first));
+}
+Value RoleLowering::loadedImage(Value number) {
+  return barrierAt(0, number, imageStages());
+}
+Value RoleLowering::preparedImage(Value number) {
+  return barrierAt(imageStages(), number, imageStages());
+}
+Value RoleLowering::loadedValue(Value number) {
+  return barrierAt(2 * imageStages(), number, valueStages());
+}
+Value RoleLowering::madeOutput(Value number) {
+  return barrierAt(2 * imageStages() + valueStages(), number, valueStages());
+}
+
+void RoleLowering::enterChunk(Value number, ArrayRef<Operation *> users) {
+  at.scalars = roleScalars;
+  Value counter = chunkLoop.getInductionVar();
+  at.scalars.map(counter,
+                 arith::IndexCastOp::create(b, b.getIndexType(), number));
+  Block *body = chunkLoop.getBody();
+  llvm::DenseSet<Operation *> needed;
+  llvm::SetVector<Value> outer;
+  SmallVector<Operation *> pending(users);
+  while (!pending.empty())
+    for (Value operand : pending.pop_back_val()->getOperands()) {
+      Operation *source = operand.getDefiningOp();
+      if (!operand.getType().isIndex() || operand == counter ||
+          getConstantIntValue(operand))
+        continue;
+      if (!source || source->getBlock() != body)
+        outer.insert(operand);
+      else if (needed.insert(source).second)
+        pending.push_back(source);
+    }
+  for (Value size : outer) {
+    // Only sizes of the call are at hand in constant memory.
+    if (!isa<BlockArgument>(size))
+      continue;
+    Value known = b.toI64(roleScalars.lookup(size));
+    at.scalars.map(size, arith::IndexCastOp::create(b, b.getIndexType(),
+                                                    b.opaqueSize(known)));
+  }
+  for (Operation &op : body->without_terminator())
+    if (needed.contains(&op))
+      b.clone(op, at.scalars);
+}
+
+//===-- Frame
+//--------------------------------------------------------------===//
+
+/// Calls `keep` for every scalar that roles read from shared memory.
+void RoleLowering::forScalars(
+    llvm::function_ref<void(Value, Value pointer)> keep) {
+  for (Operation &op : at.kernel.getBody().front())
+    if (auto offset = op.getAttrOfType<IntegerAttr>("tile.scalar"))
+      keep(op.getResult(0), pointer({}, offset.getInt()));
+}
+
+/// What all threads do before they part: scalars and vectors of the whole
+/// kernel.
+LogicalResult RoleLowering::lowerPrologue() {
+  for (Operation &op : at.kernel.getBody().front()) {
+    if (&op == chunkLoop.getOperation())
+      break;
+    if (&op != state.getOperation() && failed(at.lowerOp(&op)))
+      return failure();
+  }
+  branch(isZero(at.thread), [&] {
+    forScalars([&](Value scalar, Value pointer) {
+      Value value = at.scalars.lookup(scalar);
+      if (value.getType().isIndex())
+        value = b.toI64(value);
+      LLVM::StoreOp::create(b, value, pointer, 8);
+    });
+  });
+  return success();
+}
+
+/// Reads the scalars again. What is not used needs no load.
+void RoleLowering::readScalars() {
+  b.memoryFence();
+  forScalars([&](Value scalar, Value pointer) {
+    Type type = at.scalars.lookup(scalar).getType();
+    Value value = LLVM::LoadOp::create(
+        b, type.isIndex() ? b.getI64Type() : type, pointer, 8);
+    if (type.isIndex())
+      value = arith::IndexCastOp::create(b, b.getIndexType(), value);
+    at.scalars.map(scalar, value);
+  });
+  roleScalars = at.scalars;
+  chunks = b.toI32(at.scalars.lookup(chunkLoop.getUpperBound()));
+}
+
+/// The system and the attention are lower triangular, and only their lower
+/// blocks are ever written.
+void RoleLowering::zeroAboveDiagonal() {
+  tile::PlaceAttr place = at.place(parts.system);
+  int64_t first = place.getOffset() & ~int64_t(1023);
+  int64_t words = tile::kRoleBlock * 128 / 16; // of one image, 16 bytes each
+  auto type = VectorType::get({4}, b.getI32Type());
+  Value zero = LLVM::ZeroOp::create(b, type);
+  for (int64_t stage = 0; stage < place.getStages(); ++stage)
+    branch(lessThan(at.thread, b.i32(words)), [&] {
+      LLVM::StoreOp::create(b, zero,
+                            pointer(b.mul(at.thread, 16),
+                                    first + stage * place.getStride()),
+                            16);
+    });
+}
+
+void RoleLowering::initialise() {
+  int64_t warpgroup = 128, chainWarps = 4 * chainWarpgroups();
+  branch(isZero(at.thread), [&] {
+           for (int64_t i = 0; i < imageStages(); ++i) {
+             b.initBarrier(loadedImage(b.i32(i)), warpgroup);
+             b.initBarrier(preparedImage(b.i32(i)), 2);
+           }
+           for (int64_t i = 0; i < valueStages(); ++i) {
+             b.initBarrier(loadedValue(b.i32(i)), warpgroup);
+             b.initBarrier(madeOutput(b.i32(i)), chainWarps);
+           }
+           b.publishBarriers();
+         });
+  zeroAboveDiagonal();
+  b.proxyFence();
+  at.synchronise();
+}
+
+void RoleLowering::dispatch() {
+  int64_t chains = chainWarpgroups();
+  Value group = b.div(at.thread, 128);
+  locateInGroup();
+  IRMapping before = at.scalars;
+  auto role = [&](unsigned number, llvm::function_ref<void()> body) {
+    auto budget = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.registers");
+    b.setRegisters(budget[number], budget[3]);
+    at.scalars = before;
+    readScalars();
+    body();
+  };
+  branch(
+      lessThan(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
+      [&] {
+        branch(
+            lessThan(group, b.i32(chains + 2)),
+            [&] { role(1, [&] { prepare(); }); },
+            [&] { role(2, [&] { transfer(); }); });
+      });
+}
+
+LogicalResult RoleLowering::run() {
+  at.createKernel();
+  b.mergeFactors();
+  if (failed(match()) || failed(lowerPrologue()))
+    return failure();
+  initialise();
+  dispatch();
+  LLVM::ReturnOp::create(b, ValueRange());
+  return success();
+}
+
+} // namespace kdac

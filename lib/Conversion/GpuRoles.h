@@ -1,0 +1,115 @@
+// Promises: the lowering of a kernel whose roles are warps (roles = "warps"):
+// one block holds warps that chain, warps that prepare and warps that transfer,
+// joined by rings of images and mbarriers.
+// Does not: choose placements (PlaceRoles.cpp) or what belongs to which role
+// (tile-split-roles).
+#ifndef KDAC_LIB_CONVERSION_GPUROLES_H
+#define KDAC_LIB_CONVERSION_GPUROLES_H
+
+#include "GpuLowering.h"
+
+namespace kdac {
+
+/// What prepare computes for one chunk, recognised in the tile program.
+/// Shapes: C tokens, K channels; C = 2 blocks of kRoleBlock rows.
+struct PreparedChunk {
+  tile::CumsumOp decay;               ///< G [C, K]
+  tile::DecayedGramOp gram;           ///< of keys (strict) and queries
+  tile::UnitTrilInverseOp inverse;    ///< of I + strengths * gram of keys
+  mlir::Value strengths;              ///< [C], beta
+  tile::LoadOp strengthLoad;          ///< where they come from
+  mlir::Value keys, queries;          ///< [C, K]: times 2^G
+  mlir::Value remaining;              ///< [C, K]: keys times 2^(G_last - G)
+  mlir::Value system, attention;      ///< [C, C]: inverse * beta, gram of q
+  mlir::Value total;                  ///< [K]: 2^G_last
+  llvm::SmallVector<tile::ReduceOp> norms; ///< sums over rows of q and k
+};
+
+class RoleLowering {
+public:
+  explicit RoleLowering(GpuLowering &at) : at(at), b(at.b) {}
+  mlir::LogicalResult run();
+
+private:
+  using Value = mlir::Value;
+  using Values = GpuEmitter::Values;
+
+  //===-- Frame (GpuRoles.cpp)
+  //----------------------------------------------===//
+  mlir::LogicalResult match();
+  mlir::LogicalResult matchPart(Value part);
+  mlir::LogicalResult lowerPrologue();
+  void forScalars(llvm::function_ref<void(Value, Value)> keep);
+  void readScalars();
+  Value isZero(Value a);
+  void initialise();
+  void zeroAboveDiagonal();
+  void dispatch();
+  /// Emits `then` for threads of which `condition` holds, else `otherwise`.
+  void branch(Value condition, llvm::function_ref<void()> then,
+              llvm::function_ref<void()> otherwise = {});
+  /// for (i = first; i < end; i += step) in i32, rolled; `carried` are updated.
+  void loop(Value first, Value end, int64_t step, Values &carried,
+            llvm::function_ref<void(Value, Values &)> body);
+  /// A loop over chunks: nothing computed from the numbers of the thread or of
+  /// the program is kept in registers around it.
+  void chunkLoopOf(Value first, int64_t step, Values &carried,
+                   llvm::function_ref<void(Value, Values &)> body);
+  void locateInGroup();
+  /// Makes the index arithmetic of the chunk loop that `users` need, as it is in
+  /// iteration `number` (i32), from sizes that are read again here: roles with
+  /// few registers keep no products of sizes around.
+  void enterChunk(Value number, llvm::ArrayRef<mlir::Operation *> users);
+  Value lessThan(Value a, Value b);
+  Value select(Value condition, Value a, Value b);
+  Value pointer(Value offset, int64_t constant = 0);
+  /// Bytes from the first buffer of a ring to that of chunk `number`.
+  Value bufferOf(Value ringed, Value number);
+  Value parityOf(Value number, int64_t stages);
+  /// The mbarrier of chunk `number`.
+  Value loadedImage(Value number), preparedImage(Value number);
+  Value loadedValue(Value number), madeOutput(Value number);
+  Value barrierAt(int64_t first, Value number, int64_t stages);
+  int64_t chunkRows() const { return at.schedule.getChunk(); }
+  int64_t imageStages() const { return at.schedule.getStages(); }
+  int64_t valueStages() { return at.place(output.getValue()).getStages(); }
+  int64_t keyDim();
+  int64_t chainWarpgroups() const;
+
+  //===-- Transfer (GpuTransfer.cpp)
+  //----------------------------------------===//
+  void transfer();
+  struct Piece;
+  Piece pieceOf(Value tile, int64_t pass) const;
+  int64_t passes(Value tile) const;
+  Value firstPiece(mlir::Operation *op, Value tile, int64_t number);
+  Value rowBytes(mlir::Operation *op);
+  void startRows(tile::LoadOp load, Value number, Value address);
+  void storeOutput(Value number, Value address);
+
+  //===-- Prepare (GpuPrepare.cpp)
+  //------------------------------------------===//
+  friend class ChunkPreparer;
+  void prepare();
+
+  //===-- Chain (GpuChain.cpp)
+  //----------------------------------------------===//
+  friend class Chain;
+  void chain();
+
+  GpuLowering &at;
+  GpuEmitter &b;
+  mlir::scf::ForOp chunkLoop;
+  tile::LoadOp state;                        ///< the initial one
+  llvm::SmallVector<tile::LoadOp> imageRows; ///< q, k and g
+  tile::LoadOp values;                       ///< v
+  tile::StoreOp output;
+  PreparedChunk parts;
+  mlir::IRMapping roleScalars; ///< what `at.scalars` is outside the chunk loop
+  Value chunks; ///< i32: how many this program has
+  Value threadInGroup, warpInGroup; ///< of the present role's warpgroup
+};
+
+} // namespace kdac
+
+#endif // KDAC_LIB_CONVERSION_GPUROLES_H

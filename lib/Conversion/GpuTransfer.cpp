@@ -1,0 +1,149 @@
+// The transfer role: one warpgroup that copies the rows of q, k, g and v into
+// the rings and the output's rows out of them, 16 bytes a thread and turn.
+//
+// Thread addresses repeat from turn to turn: a thread writes v only where it has
+// itself read the output before, so that the two need no barrier.
+#include "GpuRoles.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+constexpr int64_t kTransferThreads = 128;
+
+/// 16 bytes of a tile in panels.
+struct RoleLowering::Piece {
+  Group group;  ///< its 8 elements
+  Value offset; ///< bytes from the tile's place
+};
+
+int64_t RoleLowering::passes(Value tile) const {
+  auto type = cast<RankedTensorType>(tile.getType());
+  return type.getNumElements() / 8 / kTransferThreads;
+}
+
+RoleLowering::Piece RoleLowering::pieceOf(Value tile, int64_t pass) const {
+  auto type = cast<RankedTensorType>(tile.getType());
+  int64_t units = type.getDimSize(1) / 8;
+  int64_t rowsAtOnce = kTransferThreads / units; // a multiple of 8
+  Value unit = b.rem(threadInGroup, units), row = b.div(threadInGroup, units);
+  Piece piece;
+  piece.group.row = {row, pass * rowsAtOnce};
+  piece.group.col = {b.mul(unit, 8), 0};
+  piece.group.width = 8;
+  Value swizzled = b.bitXor(b.rem(unit, 8), b.rem(row, 8));
+  piece.offset = b.add(b.mul(row, 128), b.shiftLeft(swizzled, 4));
+  if (units > 8)
+    piece.offset =
+        b.add(piece.offset, b.mul(b.div(unit, 8), at.place(tile).getPitch()));
+  piece.offset = b.add(piece.offset, pass * rowsAtOnce * 128);
+  return piece;
+}
+
+/// The address of this thread's first piece in chunk `number`, which may be
+/// negative: then it is only counted up from.
+Value RoleLowering::firstPiece(Operation *op, Value tile, int64_t number) {
+  enterChunk(b.i32(0), op);
+  Group group = pieceOf(tile, 0).group;
+  Value pointer = isa<tile::LoadOp>(op)
+                      ? at.globalPointer(cast<tile::LoadOp>(op), group)
+                      : at.globalPointer(cast<tile::StoreOp>(op), group);
+  at.scalars = roleScalars;
+  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), pointer);
+  return b.add(address, b.mul64(rowBytes(op), b.i64(number * chunkRows())));
+}
+
+/// Bytes from one row in global memory to the next, i64.
+Value RoleLowering::rowBytes(Operation *op) {
+  auto load = dyn_cast<tile::LoadOp>(op);
+  Value stride = load ? load.getStride() : cast<tile::StoreOp>(op).getStride();
+  return b.mul64(b.opaqueSize(b.toI64(roleScalars.lookup(stride))), b.i64(2));
+}
+
+/// Copies the rows of chunk `number`; those past the sequence become zero.
+void RoleLowering::startRows(tile::LoadOp load, Value number, Value address) {
+  enterChunk(number, load.getOperation());
+  Value tile = load.getResult();
+  Value buffer = bufferOf(tile, number);
+  Value step = b.mul64(rowBytes(load), b.i64(chunkRows() / passes(tile)));
+  auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
+  for (int64_t pass = 0; pass < passes(tile); ++pass) {
+    Piece piece = pieceOf(tile, pass);
+    Value valid = at.validity(at.scalars.lookup(load.getRef()), load.getValid(),
+                              load.getResult().getType().getShape(),
+                              piece.group);
+    NVVM::CpAsyncOp::create(
+        b, pointer(b.add(buffer, piece.offset), at.place(tile).getOffset()),
+        LLVM::IntToPtrOp::create(b, global, address), 16,
+        NVVM::LoadCacheModifierKind::CG, select(valid, b.i32(16), b.i32(0)));
+    address = b.add(address, step);
+  }
+}
+
+void RoleLowering::storeOutput(Value number, Value address) {
+  enterChunk(number, output.getOperation());
+  Value tile = output.getValue();
+  Value buffer = bufferOf(tile, number);
+  Value step = b.mul64(rowBytes(output), b.i64(chunkRows() / passes(tile)));
+  auto words = VectorType::get({4}, b.getI32Type());
+  auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
+  for (int64_t pass = 0; pass < passes(tile); ++pass) {
+    Piece piece = pieceOf(tile, pass);
+    Value from = pointer(b.add(buffer, piece.offset), at.place(tile).getOffset());
+    Value loaded = LLVM::LoadOp::create(b, words, from, 16);
+    Value valid = at.validity(
+        at.scalars.lookup(output.getRef()), output.getValid(),
+        cast<RankedTensorType>(tile.getType()).getShape(), piece.group);
+    branch(valid, [&] {
+      LLVM::StoreOp::create(
+          b, loaded, LLVM::IntToPtrOp::create(b, global, address), 16);
+    });
+    address = b.add(address, step);
+  }
+}
+
+/// One loop fills and drains both rings: `ahead` turns before chunk 0 it begins
+/// to load. Addresses are counted up, which takes fewer registers than making
+/// them from sizes.
+void RoleLowering::transfer() {
+  int64_t ahead = imageStages(), valuesAhead = valueStages();
+  SmallVector<Operation *> moved;
+  Values addresses;
+  for (tile::LoadOp load : imageRows) {
+    moved.push_back(load);
+    addresses.push_back(firstPiece(load, load.getResult(), 0));
+  }
+  moved.append({values.getOperation(), output.getOperation()});
+  addresses.push_back(
+      firstPiece(values, values.getResult(), valuesAhead - ahead));
+  addresses.push_back(firstPiece(output, output.getValue(), -ahead));
+  size_t images = imageRows.size();
+  loop(b.i32(-ahead), chunks, 1, addresses, [&](Value number, Values &now) {
+    Value zero = b.i32(0);
+    Value hasOutput =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sge, number, zero);
+    branch(hasOutput, [&] {
+      b.waitBarrier(madeOutput(number), parityOf(number, valuesAhead));
+    });
+    Value next = b.add(number, ahead);
+    branch(lessThan(next, chunks), [&] {
+      for (auto [i, load] : llvm::enumerate(imageRows))
+        startRows(load, next, now[i]);
+      b.arriveAfterCopies(loadedImage(next));
+    });
+    branch(hasOutput, [&] { storeOutput(number, now[images + 1]); });
+    Value later = b.add(number, valuesAhead);
+    Value inRange = arith::AndIOp::create(
+        b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, later, zero),
+        lessThan(later, chunks));
+    branch(inRange, [&] {
+      startRows(values, later, now[images]);
+      b.arriveAfterCopies(loadedValue(later));
+    });
+    at.scalars = roleScalars;
+    for (auto [op, address] : llvm::zip(moved, now))
+      address = b.add(address, b.mul64(rowBytes(op), b.i64(chunkRows())));
+  });
+}
+
+} // namespace kdac

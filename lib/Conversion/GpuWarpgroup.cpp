@@ -1,0 +1,202 @@
+// Hopper's instructions: mbarriers, named barriers, wgmma. What LLVM and ptxas
+// need to keep wgmma asynchronous is in docs/decisions/0016-warp-roles.md.
+#include "GpuEmitter.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+GpuEmitter::Values GpuEmitter::assembly(StringRef text, StringRef constraints,
+                                        TypeRange results,
+                                        ValueRange operands) {
+  SmallVector<Type> types(results);
+  if (types.size() > 1)
+    types = {LLVM::LLVMStructType::getLiteral(getContext(), types)};
+  auto op = LLVM::InlineAsmOp::create(
+      *this, types, operands, text, constraints,
+      /*has_side_effects=*/true, /*is_align_stack=*/false,
+      LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
+  if (results.size() <= 1)
+    return Values(op->getResults());
+  Values values;
+  for (size_t i = 0; i < results.size(); ++i)
+    values.push_back(
+        LLVM::ExtractValueOp::create(*this, op.getResult(0), i));
+  return values;
+}
+
+Value GpuEmitter::bitAnd(Value a, int64_t b) {
+  return createOrFold<arith::AndIOp>(a, i32(b));
+}
+Value GpuEmitter::bitXor(Value a, Value b) {
+  return createOrFold<arith::XOrIOp>(a, b);
+}
+Value GpuEmitter::shiftLeft(Value a, int64_t b) {
+  return createOrFold<arith::ShLIOp>(a, i32(b));
+}
+Value GpuEmitter::shiftRight(Value a, int64_t b) {
+  return createOrFold<arith::ShRUIOp>(a, i32(b));
+}
+
+Value GpuEmitter::address(Value pointer) {
+  return LLVM::PtrToIntOp::create(*this, getI32Type(), pointer);
+}
+
+Value GpuEmitter::shuffle(Value x, Value fromLane) {
+  return NVVM::ShflOp::create(*this, x.getType(), i32(-1), x, fromLane, i32(31),
+                              NVVM::ShflKind::idx, UnitAttr());
+}
+
+void GpuEmitter::warpSync() {
+  assembly("bar.warp.sync -1;", "~{memory}", {}, {});
+}
+
+void GpuEmitter::namedBarrier(Value id, int64_t count) {
+  assembly("bar.sync $0, $1;", "r,n,~{memory}", {}, {id, i32(count)});
+}
+
+void GpuEmitter::setRegisters(int64_t count, int64_t atLaunch) {
+  if (count == atLaunch)
+    return;
+  std::string text = "setmaxnreg.";
+  text += count > atLaunch ? "inc" : "dec";
+  assembly(text + ".sync.aligned.u32 " + std::to_string(count) + ";", "", {},
+           {});
+}
+
+//===-- mbarriers
+//----------------------------------------------------------===//
+
+void GpuEmitter::initBarrier(Value barrier, int64_t arrivals) {
+  assembly("mbarrier.init.shared.b64 [$0], $1;", "r,n,~{memory}", {},
+           {barrier, i32(arrivals)});
+}
+
+void GpuEmitter::arrive(Value barrier) {
+  assembly("mbarrier.arrive.shared.b64 _, [$0];", "r,~{memory}", {}, barrier);
+}
+
+void GpuEmitter::arriveAfterCopies(Value barrier) {
+  assembly("cp.async.mbarrier.arrive.noinc.shared.b64 [$0];", "r,~{memory}", {},
+           barrier);
+}
+
+void GpuEmitter::waitBarrier(Value barrier, Value parity) {
+  assembly("{ .reg .pred done; again: mbarrier.try_wait.parity.shared.b64 "
+           "done, [$0], $1; @!done bra again; }",
+           "r,r,~{memory}", {}, {barrier, parity});
+}
+
+void GpuEmitter::publishBarriers() {
+  assembly("fence.mbarrier_init.release.cluster;", "~{memory}", {}, {});
+}
+
+void GpuEmitter::proxyFence() {
+  assembly("fence.proxy.async.shared::cta;", "~{memory}", {}, {});
+}
+
+//===-- Matrices
+//-----------------------------------------------------------===//
+
+void GpuEmitter::stmatrix(Value pointer, ValueRange words, bool transposed,
+                          int64_t constant) {
+  std::string text = "stmatrix.sync.aligned.m8n8.x4.";
+  text += transposed ? "trans.shared.b16" : "shared.b16";
+  Values operands = {address(pointer)};
+  operands.append(words.begin(), words.end());
+  text += " [$0 + " + std::to_string(constant) + "], {$1, $2, $3, $4};";
+  assembly(text, "r,r,r,r,r,~{memory}", {}, operands);
+}
+
+void GpuEmitter::storePairIf(Value condition, Value x, Value y, Value pointer,
+                             int64_t constant) {
+  Value flag = arith::ExtUIOp::create(*this, getI32Type(), condition);
+  assembly("{ .reg .pred q; setp.ne.b32 q, $3, 0; @q st.shared.v2.f32 [$0 + " +
+               std::to_string(constant) + "], {$1, $2}; }",
+           "r,f,f,r,~{memory}", {}, {address(pointer), x, y, flag});
+}
+
+Value GpuEmitter::mulPairs(Value a, Value b, Type element) {
+  auto pair = VectorType::get({2}, element);
+  Value product =
+      LLVM::FMulOp::create(*this, LLVM::BitcastOp::create(*this, pair, a),
+                           LLVM::BitcastOp::create(*this, pair, b));
+  return LLVM::BitcastOp::create(*this, getI32Type(), product);
+}
+
+/// PTX ISA, "Matrix descriptor": fields in units of 16 bytes; bit 62 says
+/// 128-byte swizzle.
+Value GpuEmitter::matrixDescriptor(Value address, int64_t leading,
+                                   int64_t strided) {
+  Value low = arith::ExtUIOp::create(*this, getI64Type(),
+                                     shiftRight(bitAnd(address, 0x3ffff), 4));
+  int64_t fields = (leading >> 4) << 16 | (strided >> 4) << 32 | int64_t(1) << 62;
+  return arith::OrIOp::create(*this, low, i64(fields));
+}
+
+static std::string list(size_t first, size_t count) {
+  std::string text;
+  for (size_t i = first; i < first + count; ++i)
+    text += (i == first ? "$" : ", $") + std::to_string(i);
+  return "{" + text + "}";
+}
+
+void GpuEmitter::warpgroupProduct(MutableArrayRef<Value> sums, ValueRange a,
+                                  Value descriptor, bool fresh,
+                                  bool transposed) {
+  size_t count = sums.size(), first = fresh ? count : 2 * count;
+  std::string constraints, ties;
+  for (size_t i = 0; i < count; ++i) {
+    constraints += i ? ",=f" : "=f";
+    ties += "," + std::to_string(i);
+  }
+  if (!fresh)
+    constraints += ties;
+  constraints += ",r,r,r,r,l";
+  std::string text =
+      "{ .reg .pred p; setp.ne.b32 p, " + std::string(fresh ? "0" : "1") +
+      ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(2 * count) +
+      "k16.f32.bf16.bf16 " + list(0, count) + ", " + list(first, 4) + ", $" +
+      std::to_string(first + 4) + ", p, 1, 1, " + (transposed ? "1" : "0") +
+      "; }";
+  Values operands;
+  if (!fresh)
+    operands.append(sums.begin(), sums.end());
+  operands.append(a.begin(), a.end());
+  operands.push_back(descriptor);
+  SmallVector<Type> types(count, getF32Type());
+  llvm::copy(assembly(text, constraints, types, operands), sums.begin());
+}
+
+/// `text` as an instruction that reads `a` and may change `sums`.
+void GpuEmitter::tied(StringRef text, MutableArrayRef<Value> sums,
+                      ValueRange a) {
+  std::string constraints, ties;
+  for (size_t i = 0; i < sums.size(); ++i) {
+    constraints += i ? ",=f" : "=f";
+    ties += "," + std::to_string(i);
+  }
+  constraints += ties;
+  for (size_t i = 0; i < a.size(); ++i)
+    constraints += constraints.empty() ? "r" : ",r";
+  constraints += constraints.empty() ? "~{memory}" : ",~{memory}";
+  Values operands(sums.begin(), sums.end());
+  operands.append(a.begin(), a.end());
+  SmallVector<Type> types(sums.size(), getF32Type());
+  Values results = assembly(text, constraints, types, operands);
+  llvm::copy(results, sums.begin());
+}
+
+void GpuEmitter::warpgroupFence(MutableArrayRef<Value> sums, ValueRange a) {
+  tied("wgmma.fence.sync.aligned;", sums, a);
+}
+
+void GpuEmitter::warpgroupCommit() {
+  assembly("wgmma.commit_group.sync.aligned;", "~{memory}", {}, {});
+}
+
+void GpuEmitter::warpgroupWait(MutableArrayRef<Value> sums, ValueRange a) {
+  tied("wgmma.wait_group.sync.aligned 0;", sums, a);
+}
+
+} // namespace kdac

@@ -1,0 +1,252 @@
+// Placement of kernels whose roles are warps: rings of images between them.
+//
+// One image holds what the chain takes from prepare for one chunk. The raw rows
+// of q, k and g land in the panels that their products replace, so that an image
+// is the only memory a chunk needs; v and the output share a second ring.
+#include "PlaceRoles.h"
+#include "Roles.h"
+
+#include "mlir/Dialect/Arith/IR/Arith.h"
+#include "llvm/ADT/SetVector.h"
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+namespace {
+
+using tile::Home;
+
+/// wgmma reads 16-bit operands from panels of 64 columns.
+constexpr int64_t kPanelColumns = 64, kRowBytes = 128;
+constexpr int64_t kAlignment = 1024; ///< of a panel: the swizzle repeats there
+constexpr int64_t kValueStages = 3;  ///< v two chunks ahead, output behind
+constexpr int64_t kBarrierBytes = 8;
+
+class RolePlacer {
+public:
+  explicit RolePlacer(func::FuncOp kernel)
+      : kernel(kernel), loop(*kernel.getOps<scf::ForOp>().begin()),
+        schedule(kernel->getAttrOfType<tile::ScheduleAttr>(
+            tile::kScheduleAttr)) {}
+
+  void place();
+
+private:
+  static RankedTensorType type(Value value) {
+    return cast<RankedTensorType>(value.getType());
+  }
+  int64_t panelBytes(Value value) const {
+    return type(value).getDimSize(0) * kRowBytes;
+  }
+  void set(Value value, Home home, int64_t offset = 0, int64_t pitch = 0,
+           int64_t stages = 1, int64_t stride = 0);
+  void placeImages();
+  Value rawRows(Value part);
+  void placeValues();
+  void placeVectors();
+  void placeScratch();
+  void placeScalars();
+  void placeRest();
+  void placeRegisters();
+
+  func::FuncOp kernel;
+  scf::ForOp loop;
+  tile::ScheduleAttr schedule;
+  llvm::SetVector<Value> taken; ///< raw tiles that a part has replaced
+  int64_t bytes = 0;
+};
+
+} // namespace
+
+void RolePlacer::set(Value value, Home home, int64_t offset, int64_t pitch,
+                     int64_t stages, int64_t stride) {
+  Operation *op = value.getDefiningOp();
+  MLIRContext *context = op->getContext();
+  auto old = op->getAttrOfType<ArrayAttr>(tile::kPlaceAttr);
+  SmallVector<Attribute> places(
+      op->getNumResults(), tile::PlaceAttr::get(context, Home::Inline, 0, 0, 1, 0));
+  if (old)
+    places.assign(old.begin(), old.end());
+  places[cast<OpResult>(value).getResultNumber()] =
+      tile::PlaceAttr::get(context, home, offset, pitch, stages, stride);
+  op->setAttr(tile::kPlaceAttr, ArrayAttr::get(context, places));
+}
+
+/// The loaded tile whose bytes `part` takes: the first one that it is computed
+/// from, of its shape, and that no other part has taken.
+Value RolePlacer::rawRows(Value part) {
+  llvm::SetVector<Value> seen;
+  SmallVector<Value> pending = {part};
+  for (size_t i = 0; i < pending.size(); ++i) {
+    Operation *source = pending[i].getDefiningOp();
+    if (!source || source->getBlock() != loop.getBody() ||
+        !seen.insert(pending[i]))
+      continue;
+    if (isa<tile::LoadOp>(source) && !taken.contains(pending[i]) &&
+        type(pending[i]).getShape() == type(part).getShape())
+      return pending[i];
+    llvm::append_range(pending, source->getOperands());
+  }
+  return {};
+}
+
+void RolePlacer::placeImages() {
+  int64_t offset = 0;
+  SmallVector<std::tuple<Value, int64_t, int64_t>> parts; // offset, pitch
+  int64_t chunk = schedule.getChunk();
+  SmallVector<Value> squares, vectors;
+  for (Value part : passedOn(loop)) {
+    if (type(part).getRank() == 1)
+      vectors.push_back(part);
+    else if (type(part).getDimSize(1) == chunk)
+      squares.push_back(part);
+    else {
+      int64_t pitch = panelBytes(part);
+      parts.push_back({part, offset, pitch});
+      if (Value raw = rawRows(part)) {
+        taken.insert(raw);
+        parts.push_back({raw, offset, pitch});
+      }
+      offset += type(part).getDimSize(1) / kPanelColumns * pitch;
+    }
+  }
+  // Square tiles stand side by side in the rows of one panel.
+  int64_t column = 0;
+  for (Value part : squares) {
+    parts.push_back({part, offset + column, chunk * kRowBytes});
+    column += chunk * tile::bytesOf(type(part).getElementType());
+  }
+  offset += squares.empty() ? 0 : chunk * kRowBytes;
+  for (Value part : vectors) {
+    parts.push_back({part, offset, 0});
+    offset += type(part).getDimSize(0) * tile::bytesOf(type(part).getElementType());
+  }
+  int64_t stride = llvm::alignTo(offset, kAlignment);
+  for (auto [value, at, pitch] : parts)
+    set(value, pitch ? Home::Panels : Home::Shared, bytes + at, pitch,
+        schedule.getStages(), stride);
+  bytes += schedule.getStages() * stride;
+}
+
+/// The chain's own loads and stores: v comes in, the output goes out in the same
+/// bytes.
+void RolePlacer::placeValues() {
+  int64_t stride = 0;
+  for (Operation &op : loop.getBody()->without_terminator()) {
+    Value value;
+    if (auto load = dyn_cast<tile::LoadOp>(op);
+        load && type(load.getResult()).getRank() == 2 &&
+        !taken.contains(load.getResult()))
+      value = load.getResult();
+    if (auto store = dyn_cast<tile::StoreOp>(op))
+      value = store.getValue();
+    if (!value)
+      continue;
+    int64_t pitch = panelBytes(value);
+    stride = type(value).getDimSize(1) / kPanelColumns * pitch;
+    set(value, Home::Panels, bytes, pitch, kValueStages, stride);
+  }
+  bytes += kValueStages * stride;
+}
+
+/// Vectors that the whole kernel reads, such as the gate's bias.
+void RolePlacer::placeVectors() {
+  for (auto load : kernel.getOps<tile::LoadOp>())
+    if (type(load.getResult()).getRank() == 1) {
+      set(load.getResult(), Home::Shared, bytes);
+      bytes += type(load.getResult()).getDimSize(0) * 4;
+    }
+}
+
+/// Scratch of one pair of preparing warps: the blocks' total decays, two tables
+/// of 16-bit factors, the write strengths, and the diagonal blocks of the
+/// system and of its inverse (lib/Conversion/GpuPrepare.cpp).
+static int64_t scratchBytes(int64_t keyDim, int64_t chunk) {
+  int64_t blocks = chunk / tile::kRoleBlock;
+  return blocks * keyDim * 4 + 2 * keyDim * 2 + chunk * 4 +
+         blocks * (tile::kRoleBlock * tile::kRoleBlock * 4 + 16) +
+         blocks * tile::kRoleBlock * tile::kRoleBlock * 2;
+}
+
+void RolePlacer::placeScratch() {
+  OpBuilder b(kernel);
+  int64_t keyDim = type(loop.getResult(0)).getDimSize(0);
+  int64_t scratch =
+      llvm::alignTo(scratchBytes(keyDim, schedule.getChunk()), 16);
+  kernel->setAttr("tile.scratch", b.getDenseI64ArrayAttr({bytes, scratch}));
+  bytes += tile::kPreparePairs * scratch;
+  kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));
+  // Image loaded and prepared; v loaded, output made.
+  bytes += 2 * (schedule.getStages() + kValueStages) * kBarrierBytes;
+}
+
+/// Scalars made before the chunk loop and used in it or after it: every role
+/// reads them from shared memory when it needs them. What all roles kept in
+/// registers would have to fit those of the smallest.
+void RolePlacer::placeScalars() {
+  OpBuilder b(kernel);
+  bytes = llvm::alignTo(bytes, 8);
+  for (Operation &op : kernel.getBody().front()) {
+    if (&op == loop.getOperation())
+      break;
+    bool isUsed = llvm::any_of(op.getUsers(), [&](Operation *user) {
+      return user == loop || loop->isAncestor(user) ||
+             loop->isBeforeInBlock(user);
+    });
+    if (op.getNumResults() != 1 || op.hasTrait<OpTrait::ConstantLike>() ||
+        isa<RankedTensorType>(op.getResult(0).getType()) || !isUsed)
+      continue;
+    op.setAttr("tile.scalar", b.getI64IntegerAttr(bytes));
+    bytes += 8;
+  }
+}
+
+/// Products and the carried state live in registers; all else is recomputed
+/// where it is consumed.
+void RolePlacer::placeRest() {
+  kernel.walk([&](Operation *op) {
+    if (isa<scf::ForOp, func::FuncOp>(op) || op->hasTrait<OpTrait::ConstantLike>())
+      return;
+    for (Value result : op->getResults()) {
+      if (!isa<RankedTensorType>(result.getType()) ||
+          op->hasAttr(tile::kPlaceAttr))
+        return;
+      bool isState = isa<tile::LoadOp>(op) && type(result).getRank() == 2;
+      bool inRegisters = isa<tile::DotOp>(op) || isState;
+      set(result, inRegisters ? Home::Registers : Home::Inline);
+    }
+  });
+}
+
+/// Registers of a thread of the chain, of prepare and of transfer, and of all at
+/// launch, when an SM's 64 Ki registers are shared out evenly in steps of 8.
+/// What the first two give up or the third never had the chain may take.
+void RolePlacer::placeRegisters() {
+  int64_t warpgroups = schedule.getWarps() / 4;
+  int64_t launch = 65536 / 128 / warpgroups / 8 * 8;
+  SmallVector<int64_t> budget = {152, 72, 32, launch};
+  if (warpgroups == 4)
+    budget = {168, 136, 32, launch};
+  kernel->setAttr("tile.registers",
+                  DenseI64ArrayAttr::get(kernel.getContext(), budget));
+}
+
+void RolePlacer::place() {
+  placeRegisters();
+  placeImages();
+  placeValues();
+  placeVectors();
+  placeScratch();
+  placeScalars();
+  placeRest();
+  OpBuilder b(kernel);
+  kernel->setAttr("kdac.shared_bytes", b.getI64IntegerAttr(bytes));
+  kernel->setAttr("kdac.block_threads",
+                  b.getI64IntegerAttr(32 * schedule.getWarps()));
+}
+
+void placeRoles(func::FuncOp kernel) { RolePlacer(kernel).place(); }
+
+} // namespace kdac
