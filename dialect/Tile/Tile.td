@@ -126,6 +126,26 @@ def Tile_NumProgramsOp : Tile_Op<"num_programs", [Pure]> {
   let assemblyFormat = "attr-dict `:` type($result)";
 }
 
+def Tile_LongestOp : Tile_Op<"longest", [Pure]> {
+  let summary = "the sequence whose length has a given rank";
+  let description = [{
+    Of the N sequences that `offsets` packs, the one before which exactly `rank`
+    others stand when long ones come first and equal ones in their order: programs
+    that start late should be short. `rank` itself where `offsets` are absent or N
+    is above 128, where ranking costs more than it saves.
+
+    ```mlir
+    %n = tile.longest %offsets[%rank] of %N : !tile.ref<i32>
+    ```
+  }];
+  let arguments = (ins Tile_RefType:$offsets, Index:$rank, Index:$count);
+  let results = (outs Index:$result);
+  let assemblyFormat = [{
+    $offsets `[` $rank `]` `of` $count attr-dict `:` type($offsets)
+  }];
+  let hasVerifier = 1;
+}
+
 def Tile_ViewOp : Tile_Op<"view", [Pure]> {
   let summary = "see part of a workspace as elements of a type";
   let description = [{

@@ -305,13 +305,71 @@ void RoleLowering::forScalars(
       keep(op.getResult(0), pointer({}, offset.getInt()));
 }
 
+/// A thread a sequence: the one with `rank` others before it says so. The word
+/// it writes is scratch that no role uses yet.
+void RoleLowering::lowerLongest(tile::LongestOp op) {
+  constexpr int64_t ranked = 128;
+  Value ref = at.scalars.lookup(op.getOffsets());
+  Type element = op.getOffsets().getType().getElementType();
+  Value rank = b.toI32(at.scalars.lookup(op.getRank()));
+  Value count = b.toI32(at.scalars.lookup(op.getCount()));
+  auto scratch = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.scratch");
+  auto length = [&](Value n) -> Value {
+    Value first = b.pointer(ref, b.toI64(n), element);
+    Value end = b.toI64(LLVM::LoadOp::create(
+        b, element, b.pointer(first, b.i64(1), element)));
+    return arith::SubIOp::create(
+        b, end, b.toI64(LLVM::LoadOp::create(b, element, first)));
+  };
+  Value present = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::ne,
+      LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
+  Value isRanked = arith::AndIOp::create(
+      b, present, lessThan(count, b.i32(ranked + 1)));
+  auto made = scf::IfOp::create(b, TypeRange{b.getI32Type()}, isRanked, true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(made.thenBlock());
+    branch(lessThan(at.thread, count), [&] {
+      Value own = length(at.thread);
+      Values before = {b.i32(0)};
+      loop(b.i32(0), count, 1, before, [&](Value other, Values &before) {
+        Value theirs = length(other);
+        Value isLonger = arith::CmpIOp::create(
+            b, arith::CmpIPredicate::sgt, theirs, own);
+        Value isEqual =
+            arith::CmpIOp::create(b, arith::CmpIPredicate::eq, theirs, own);
+        Value isFirst = arith::OrIOp::create(
+            b, isLonger,
+            arith::AndIOp::create(b, isEqual, lessThan(other, at.thread)));
+        before[0] =
+            b.add(before[0], select(isFirst, b.i32(1), b.i32(0)));
+      });
+      branch(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, before[0], rank),
+             [&] {
+               LLVM::StoreOp::create(b, at.thread, pointer({}, scratch[0]), 4);
+             });
+    });
+    b.barrier();
+    Value found =
+        LLVM::LoadOp::create(b, b.getI32Type(), pointer({}, scratch[0]), 4);
+    scf::YieldOp::create(b, found);
+    b.setInsertionPointToStart(made.elseBlock());
+    scf::YieldOp::create(b, rank);
+  }
+  at.scalars.map(op.getResult(), arith::IndexCastOp::create(
+                                     b, b.getIndexType(), made.getResult(0)));
+}
+
 /// What all threads do before they part: scalars and vectors of the whole
 /// kernel.
 LogicalResult RoleLowering::lowerPrologue() {
   for (Operation &op : at.kernel.getBody().front()) {
     if (&op == chunkLoop.getOperation())
       break;
-    if (&op != state.getOperation() && failed(at.lowerOp(&op)))
+    if (auto longest = dyn_cast<tile::LongestOp>(op))
+      lowerLongest(longest);
+    else if (&op != state.getOperation() && failed(at.lowerOp(&op)))
       return failure();
   }
   branch(isZero(at.thread), [&] {

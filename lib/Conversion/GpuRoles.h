@@ -39,6 +39,7 @@ private:
   mlir::LogicalResult match();
   mlir::LogicalResult matchPart(Value part);
   mlir::LogicalResult lowerPrologue();
+  void lowerLongest(tile::LongestOp op);
   void forScalars(llvm::function_ref<void(Value, Value)> keep);
   void readScalars();
   Value isZero(Value a);

@@ -88,6 +88,15 @@ LogicalResult ViewOp::verify() {
   return success();
 }
 
+LogicalResult LongestOp::verify() {
+  // longest C1
+  Type element = getOffsets().getType().getElementType();
+  if (!element.isInteger(32) && !element.isInteger(64))
+    return emitOpError() << "expected offsets of i32 or i64, but got "
+                         << element;
+  return success();
+}
+
 LogicalResult CheckSlotsOp::verify() {
   // check_slots C1
   auto element = [](TypedValue<RefType> ref) {

@@ -110,6 +110,8 @@ private:
       return std::min(a, b);
     if (function == "max")
       return std::max(a, b);
+    if (function == "less")
+      return a < b ? 1 : 0;
     if (function != "ceildiv")
       return fail("unknown function '" + std::string(function) + "'");
     if (b == 0)

@@ -88,10 +88,12 @@ static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
       value = attribute.getInt();
     return static_cast<bool>(attribute);
   };
-  kernel.schedule = textOf(function->getAttr("kdac.schedule"));
-  if (kernel.schedule.empty())
-    kernel.schedule = textOf(function->getAttr(tile::kScheduleAttr));
-  bool complete = !kernel.schedule.empty() && read("kdac.v_tile", kernel.vTile);
+  std::string schedule = textOf(function->getAttr("kdac.schedule"));
+  if (schedule.empty())
+    schedule = textOf(function->getAttr(tile::kScheduleAttr));
+  if (kernel.launches.empty())
+    kernel.schedule = schedule;
+  bool complete = !schedule.empty() && read("kdac.v_tile", kernel.vTile);
   if (lowering.target().kind == TargetKind::Gpu)
     complete &= read("kdac.block_threads", launch.blockThreads) &&
                 read("kdac.shared_bytes", launch.sharedBytes);

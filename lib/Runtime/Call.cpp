@@ -268,7 +268,7 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
 namespace {
 
 StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
-                           const Reader &reader) {
+                           const Reader &reader, int64_t multiprocessors) {
   int64_t sequences = reader.size("N"), length = reader.size("T");
   StatusOr<int64_t> tokens =
       evaluateSize(reader.isNull("offsets") ? "N * T" : "T",
@@ -282,7 +282,8 @@ StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
                              {"HV", reader.size("HV")},
                              {"K", variant.keyDim},
                              {"V", variant.valueDim},
-                             {"checked", reader.isNull("status") ? 0 : 1}});
+                             {"checked", reader.isNull("status") ? 0 : 1},
+                             {"sms", multiprocessors}});
 }
 
 } // namespace
@@ -292,12 +293,13 @@ StatusOr<int64_t> workspaceBytes(const PackVariant &variant,
   if (variant.workspace.empty())
     return int64_t(0);
   return evaluate(variant.workspace, variant.variant,
-                  Reader(variant.launches.front(), argv));
+                  Reader(variant.launches.front(), argv), 1);
 }
 
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
-                         CallArguments argv) {
-  return evaluate(launch.grid, variant.variant, Reader(launch, argv));
+                         int64_t multiprocessors, CallArguments argv) {
+  return evaluate(launch.grid, variant.variant, Reader(launch, argv),
+                  multiprocessors);
 }
 
 } // namespace kdac

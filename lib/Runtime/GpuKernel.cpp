@@ -128,14 +128,17 @@ StatusOr<GpuKernel> GpuKernel::load(const Device &device,
   return GpuKernel(std::move(state));
 }
 
-StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv) const {
+StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv,
+                                            int64_t multiprocessors) const {
+  if (multiprocessors == 0)
+    multiprocessors = state->device.info().multiprocessors;
   const PackVariant &variant = state->variant;
   // Every launch of a call takes the same arguments.
   if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
     return s.with(variant.name());
   Grids grids = {};
   for (size_t i = 0; i < variant.launches.size(); ++i) {
-    StatusOr<int64_t> grid = gridOf(variant, variant.launches[i], argv);
+    StatusOr<int64_t> grid = gridOf(variant, variant.launches[i], multiprocessors, argv);
     if (!grid.ok())
       return grid.status().with(variant.name());
     if (*grid > maxGrid)

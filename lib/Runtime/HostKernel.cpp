@@ -115,7 +115,7 @@ Status HostKernel::launch(HostPool &pool, CallArguments argv) const {
     return s.with(variant.name());
   for (size_t i = 0; i < variant.launches.size(); ++i) {
     const Launch &launch = variant.launches[i];
-    StatusOr<int64_t> grid = gridOf(variant, launch, argv);
+    StatusOr<int64_t> grid = gridOf(variant, launch, 1, argv);
     if (!grid.ok())
       return grid.status().with(variant.name());
     // Kernels only read the array; the launcher's convention lacks the const.

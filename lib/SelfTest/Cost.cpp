@@ -116,6 +116,7 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
   const Variant &v = packed.variant;
   const CostFormulas formulas = costOf(v, !shape.lengths.empty());
   SizeBindings sizes = bindingsOf(v, shape);
+  sizes.emplace_back("sms", gpu.multiprocessors);
   Estimate e;
   for (auto [formula, number] : {std::pair(&formulas.bytes, &e.bytes),
                                  std::pair(&formulas.flops, &e.flops)}) {
@@ -129,7 +130,8 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
     StatusOr<int64_t> grid = evaluateSize(launch.grid, sizes);
     if (!grid.ok())
       return grid.status();
-    e.instances = std::min(e.instances, *grid);
+    if (*grid > 0) // a schedule that these sizes pick
+      e.instances = std::min(e.instances, *grid);
   }
   e.memoryMicroseconds = static_cast<double>(e.bytes) / gpu.bytes;
   e.computeMicroseconds = static_cast<double>(e.flops) / flopRate(v, gpu);

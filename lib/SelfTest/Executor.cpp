@@ -45,6 +45,8 @@ public:
   std::string origin() const override { return kernel.origin(); }
   const Image *image() const override { return &kernel.image(); }
 
+  void pretend(int64_t count) override { multiprocessors = count; }
+
   Status run(Case &c) override {
     Places places(c);
     StatusOr<DeviceBuffer *> memory = arena.reserve(places.bytes);
@@ -61,7 +63,12 @@ public:
     addresses = places.addresses((*memory)->address());
     if (Status s = bringWorkspace(c); !s.ok())
       return s;
-    if (Status s = kernel.launch(stream, c.argv(&addresses)); !s.ok())
+    StatusOr<GpuKernel::Grids> grids =
+        kernel.check(c.argv(&addresses), multiprocessors);
+    if (!grids.ok())
+      return grids.status();
+    if (Status s = kernel.launchChecked(stream, c.argv(&addresses), *grids);
+        !s.ok())
       return s;
     if (Status s = synchronize(); !s.ok())
       return s;
@@ -78,7 +85,7 @@ public:
 
   StatusOr<double> time(Case &c, int launches) override {
     void **argv = c.argv(&addresses);
-    StatusOr<GpuKernel::Grids> grids = kernel.check(argv);
+    StatusOr<GpuKernel::Grids> grids = kernel.check(argv, multiprocessors);
     if (!grids.ok())
       return grids.status();
     return medianMicroseconds(device, stream, launches, [&] {
@@ -108,6 +115,7 @@ private:
   }
 
   GpuKernel kernel;
+  int64_t multiprocessors = 0; ///< pretended
   Device device;
   Arena &arena;
   Arena workspace;

@@ -134,6 +134,9 @@ void KernelBuilder::locateProgram() {
   Value sequenceHead = b.divI(id, b.index(slices));
   valueHead = b.remI(sequenceHead, arg("HV"));
   sequence = b.divI(sequenceHead, arg("HV"));
+  if (schedule.getRoles() == "warps")
+    sequence =
+        tile::LongestOp::create(b, arg("offsets"), sequence, arg("N"));
   keyHead = b.divI(valueHead, b.divI(arg("HV"), arg("H")));
   firstColumn = b.mulI(slice, b.index(valueTile));
   columns = b.minI(b.index(valueTile),

@@ -228,7 +228,7 @@ void RolePlacer::placeRegisters() {
   int64_t launch = 65536 / 128 / warpgroups / 8 * 8;
   SmallVector<int64_t> budget = {152, 72, 32, launch};
   if (warpgroups == 4)
-    budget = {168, 136, 32, launch};
+    budget = {168, 136, 64, launch};
   kernel->setAttr("tile.registers",
                   DenseI64ArrayAttr::get(kernel.getContext(), budget));
 }

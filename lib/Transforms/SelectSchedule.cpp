@@ -175,9 +175,7 @@ const char *refuseWarps(const Problem &problem, const Target &target,
 }
 
 /// Warpgroups of the chain, two that prepare, one that transfers.
-Choice chooseWarpRoles(const Problem &problem, int64_t vTile) {
-  if (vTile == 0)
-    vTile = problem.valueDim() % 128 == 0 ? 128 : 64;
+Choice chooseWarpRoles(int64_t vTile) {
   int64_t warpgroups = vTile / tile::kChainColumns + 2 + 1;
   return {2 * tile::kRoleBlock, vTile, 4 * warpgroups, 6};
 }
@@ -260,7 +258,9 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       return failure();
     }
     if (role == "warps")
-      choice = chooseWarpRoles(*problem, vTile);
+      choice = chooseWarpRoles(vTile                              ? vTile
+                               : problem->valueDim() % 128 == 0 ? 128
+                                                                : 64);
     if (chunk && isChunk)
       choice.chunk = chunk;
     if (vTile && !wholeHeads)
@@ -302,6 +302,17 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       if (failed(schedule))
         return signalPassFailure();
       function->setAttr(tile::kScheduleAttr, *schedule);
+      // Half as wide, twice as many programs, where those fit the GPU at once.
+      tile::ScheduleAttr s = *schedule;
+      int64_t half = s.getVTile() / 2;
+      if (s.getRoles() == "warps" && vTile == 0 &&
+          half % tile::kChainColumns == 0)
+        function->setAttr(
+            tile::kFewProgramsAttr,
+            tile::ScheduleAttr::get(
+                &getContext(), s.getTarget(), s.getForm(), s.getChunk(),
+                s.getLeaf(), half, chooseWarpRoles(half).warps, s.getStages(),
+                s.getOperand(), s.getGram(), s.getRoles()));
     }
   }
 };

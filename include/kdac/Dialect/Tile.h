@@ -24,6 +24,8 @@ namespace kdac::tile {
 /// Attribute names on a kernel function and on placed ops.
 inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tile.schedule";
+/// A second schedule of a function, for calls of few programs.
+inline constexpr llvm::StringLiteral kFewProgramsAttr = "tile.few_programs";
 inline constexpr llvm::StringLiteral kPlaceAttr = "tile.place";
 inline constexpr llvm::StringLiteral kRoleAttr = "tile.role";
 /// Values of kRoleAttr.

@@ -43,7 +43,9 @@ struct Launch {
   std::vector<LaunchArg> args; ///< ABI order
   /// Number of program instances, flat on x, as a size expression over the
   /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in
-  /// a call with a status word, else 0.
+  /// a call with a status word, else 0; `sms` are the GPU's multiprocessors, 1
+  /// on the host. A launch of no instances does not happen: so a variant holds
+  /// several schedules, of which the sizes of a call pick one.
   std::string grid;
   int64_t blockThreads = 1; ///< GPU only
   int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory

@@ -27,7 +27,9 @@ Status poolStatus(int64_t word);
 
 /// The number of program instances of a checked call: 0 means that there is
 /// nothing to run.
+/// `multiprocessors`: of the GPU, 1 on the host.
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
+                         int64_t multiprocessors,
                          CallArguments argv);
 
 /// Bytes of workspace that the call needs; 0 where a null workspace will do.

@@ -43,8 +43,9 @@ public:
   /// gridOf done once for a call that is repeated.
   Status launchChecked(cuda::Stream stream, CallArguments argv,
                        const Grids &grids) const;
-  /// checkCall, and gridOf of every launch.
-  StatusOr<Grids> check(CallArguments argv) const;
+  /// checkCall, and gridOf of every launch, as on a GPU of `multiprocessors`;
+  /// 0: of this one. What another GPU would run runs here too.
+  StatusOr<Grids> check(CallArguments argv, int64_t multiprocessors = 0) const;
 
 private:
   struct State {
