@@ -12,7 +12,12 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
 
     Numerics: `leaf` is the largest power of two for which the proven bound on the
     log-decay keeps `exp2` of a leaf's exponents, times the largest key, inside f32
-    (docs/NUMERICS.md); 1 without a bound.
+    (docs/NUMERICS.md); 1 without a bound. 16 under `roles = "warps"`, whose blocks
+    are anchored before their first row.
+
+    Where a warps kernel can also be made half as wide, that schedule is written as
+    `tile.few_programs`: dplr-to-tile makes both kernels, and the sizes of a call
+    pick one.
   }];
   let options = [
     Option<"target", "target", "std::string", "\"host\"",
@@ -20,7 +25,7 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
     Option<"chunk", "chunk", "int64_t", "0", "override the chunk length; 0 chooses">,
     Option<"vTile", "v-tile", "int64_t", "0", "override the columns of V per program; 0 chooses">,
     Option<"roles", "roles", "std::string", "\"\"",
-           "override: fused or split; empty chooses">,
+           "override: fused, split or warps; empty chooses">,
     Option<"warps", "warps", "int64_t", "0", "override the warps per block; 0 chooses">,
   ];
   let dependentDialects = ["::kdac::tile::TileDialect"];
@@ -43,14 +48,18 @@ def DplrToTilePass : Pass<"dplr-to-tile", "::mlir::ModuleOp"> {
 }
 
 def TileSplitRolesPass : Pass<"tile-split-roles", "::mlir::ModuleOp"> {
-  let summary = "cut a chunk kernel into one that prepares and one that chains";
+  let summary = "cut a chunk loop into what prepares and what chains";
   let description = [{
     For kernels whose schedule says `roles = split`. One forward slice from the
     carried state decides: what depends on it is the chain, all else prepares.
     Values that pass from one to the other go through a workspace, one image per
     chunk and head; loads, conversions and broadcasts are cheaper done twice than
     stored. `@name` becomes `@name_prepare`, whose programs take the chunks of a
-    sequence in turn, and `@name`, the chain.
+    sequence in turn, and `@name_chain`.
+
+    For kernels whose schedule says `roles = warps` the same slice decides, but the
+    kernel stays one: every op with a tile in the loop gets `tile.role`, "prepare"
+    or "chain", and warps of its block do one or the other.
 
     Numerics: none; the same roundings in the same order.
   }];
@@ -66,6 +75,14 @@ def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
     and pitch. Buffers whose lives do not overlap share bytes. Fails with the size
     and the limit when a kernel needs more shared memory than its target has.
 
+    Under `roles = warps`, rings: what prepare passes to the chain is one image per
+    chunk in panels that wgmma reads, and raw rows land in the bytes of the products
+    that replace them; v comes and the output goes through a second ring. Also on the
+    kernel: `tile.scratch` (offset and size for a pair of preparing warps),
+    `tile.barriers` (offset of the mbarriers), `tile.registers` (of a thread of the
+    chain, of prepare, of transfer, and at launch), and `tile.scalar` on scalars that
+    roles read from shared memory.
+
     Numerics: none; no value changes.
   }];
 }
@@ -77,8 +94,16 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     loops of the value that is stored, barriers where a shared buffer changes
     hands. Kernels become `llvm.func` with `nvvm.kernel`.
 
+    Under `roles = warps`, one block of three programs (docs/ARCHITECTURE.md): the
+    chain on wgmma with the transposed state in accumulators, prepare on mma.sync in
+    pairs of warps, transfer by cp.async, joined by mbarriers.
+
     Numerics: exp2 and rsqrt are the approximate instructions (2^-22 relative);
-    f32 subnormals flush to zero.
+    f32 subnormals flush to zero. Under `roles = warps` products of constants may
+    merge; log-decays are summed as f16 scaled by 2^12 with f32 sums, 2^-12 relative
+    of each token's; keys and queries of a chunk's second half, and the remaining keys
+    of its first, are rounded a second time with their bf16 factor; the inverse's
+    block below the diagonal is a product of f16 (docs/NUMERICS.md).
   }];
   let options = [
     Option<"minBlocks", "min-blocks", "int64_t", "0",

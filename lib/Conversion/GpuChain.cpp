@@ -14,7 +14,8 @@ namespace kdac {
 
 class Chain {
 public:
-  explicit Chain(RoleLowering &roles) : roles(roles), at(roles.at), b(roles.b) {}
+  explicit Chain(RoleLowering &roles)
+      : roles(roles), at(roles.at), b(roles.b) {}
   void run();
 
 private:
@@ -48,8 +49,8 @@ private:
 void Chain::layOut(int64_t rows) {
   auto layout = std::make_unique<Layout>();
   Value quad = b.div(at.lane, 4), pair = b.mul(b.rem(at.lane, 4), 2);
-  Value column =
-      b.add(b.mul(b.div(at.thread, 32), 16), quad); // warps are 16 columns apart
+  Value column = b.add(b.mul(b.div(at.thread, 32), 16),
+                       quad); // warps are 16 columns apart
   for (int64_t row = 0; row < rows; row += 8)
     for (int64_t half : {0, 8}) {
       Group group;
@@ -136,10 +137,10 @@ void Chain::readValues(Value number) {
   Value offset = b.add(roles.bufferOf(load.getResult(), number), valueOffset);
   const Layout &layout = at.distributed(type.getShape());
   for (int64_t row = 0; row < type.getDimSize(0); row += 16) {
-    Values fragment =
-        b.ldmatrix(roles.pointer(offset, at.place(load.getResult()).getOffset() +
-                                             row * 128),
-                   4, /*transposed=*/true);
+    Values fragment = b.ldmatrix(
+        roles.pointer(offset,
+                      at.place(load.getResult()).getOffset() + row * 128),
+        4, /*transposed=*/true);
     for (int64_t i = 0; i < 4; ++i) {
       const Group &group = layout.groups[row / 4 + i];
       Values pair = {b.unpack16(fragment[i], false, type.getElementType()),
@@ -187,8 +188,8 @@ SmallVector<tile::DotOp> Chain::inOrder() {
 /// Of the prepared operand: [n][k] as stored, or [k][n] with trans_a.
 Value Chain::descriptor(tile::DotOp op, Value number) {
   tile::PlaceAttr place = at.place(op.getA());
-  Value address = b.address(roles.pointer(
-      roles.bufferOf(op.getA(), number), place.getOffset()));
+  Value address = b.address(
+      roles.pointer(roles.bufferOf(op.getA(), number), place.getOffset()));
   // Panels follow each other along the contiguous dimension.
   return b.matrixDescriptor(address, op.getTransA() ? place.getPitch() : 16,
                             1024);
@@ -226,8 +227,8 @@ void Chain::lowerDot(tile::DotOp op, Value number) {
   Value matrix = descriptor(op, number);
   int64_t pitch = at.place(op.getA()).getPitch();
   for (size_t step = 0; step < operand.size() / 4; ++step) {
-    int64_t bytes = op.getTransA() ? step * 2048
-                                   : step / 4 * pitch + step % 4 * 32;
+    int64_t bytes =
+        op.getTransA() ? step * 2048 : step / 4 * pitch + step % 4 * 32;
     Value at16 = b.add64(matrix, bytes / 16);
     b.warpgroupProduct(sums, ArrayRef<Value>(operand).slice(4 * step, 4), at16,
                        fresh && step == 0, op.getTransA());

@@ -58,7 +58,9 @@ public:
   Value mulF(Value a, Value b);
   Value negF(Value a);
   /// Lets products of a value and constants become one product from here on.
-  void mergeFactors() { mathFlags = mathFlags | mlir::arith::FastMathFlags::reassoc; }
+  void mergeFactors() {
+    mathFlags = mathFlags | mlir::arith::FastMathFlags::reassoc;
+  }
   /// a * b + c in one rounding.
   Value fma(Value a, Value b, Value c);
 

@@ -208,7 +208,8 @@ private:
 
   //===-- Roles as warps (GpuRoles.h)
   //--------------------------------------===//
-  /// The elements of a load whose argument is present and whose sizes are whole.
+  /// The elements of a load whose argument is present and whose sizes are
+  /// whole.
   Values loadPresent(tile::LoadOp op, const Group &group);
   Value globalPointer(tile::StoreOp op, const Group &group);
   /// What evaluate() is to answer for the elements of `value` in `group`.

@@ -7,8 +7,8 @@
 //     k 2^L, q 2^L  (times 2^r in a second pass: the keys and queries)
 //     k 2^(tot-L)   (times 2^(R-r-tot) in a second pass: the remaining keys)
 // and its diagonal products from k 2^L, q 2^L and k 2^-L, whose exponents are
-// at most 16 bounds. The lower block is the second block's k 2^L, q 2^L times the
-// first one's k 2^(tot-L). Every factor of the latter is at most 1.
+// at most 16 bounds. The lower block is the second block's k 2^L, q 2^L times
+// the first one's k 2^(tot-L). Every factor of the latter is at most 1.
 #include "GpuRoles.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -76,16 +76,16 @@ private:
   GpuEmitter &b;
   PreparedChunk &parts;
   int64_t slices;
-  Value pair, block;       ///< which pair of the program, which block
-  Value quad, inQuad;      ///< lane / 4, lane % 4
-  Value tileRow, ownRows;  ///< this lane's ldmatrix row of a 16x16 tile, bytes;
-                           ///< of the first block and of this warp's
-  Value scratch;           ///< of this pair, bytes
+  Value pair, block;      ///< which pair of the program, which block
+  Value quad, inQuad;     ///< lane / 4, lane % 4
+  Value tileRow, ownRows; ///< this lane's ldmatrix row of a 16x16 tile, bytes;
+                          ///< of the first block and of this warp's
+  Value scratch;          ///< of this pair, bytes
   Value firstRow, firstToken; ///< 16 block + quad, 16 block + 2 inQuad
-  Value buffer;            ///< bytes to this chunk's image
-  Value own;               ///< of the present slice, bytes to this warp's rows
+  Value buffer;               ///< bytes to this chunk's image
+  Value own; ///< of the present slice, bytes to this warp's rows
   Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
-  Values normRows;         ///< of every norm: rows quad and quad + 8
+  Values normRows;               ///< of every norm: rows quad and quad + 8
   Value barrier;
   // Offsets into the scratch.
   int64_t totalsAt = 0, upAt, downAt, strengthsAt, diagonalAt, inverseAt;
@@ -104,8 +104,8 @@ void ChunkPreparer::locate() {
 
   Value warp = b.add(b.div(at.thread, 32), -4 * roles.chainWarpgroups());
   pair = b.div(warp, 2);
-  // The first block's warp works longer after the meeting: the pairs' are spread
-  // over the four schedulers.
+  // The first block's warp works longer after the meeting: the pairs' are
+  // spread over the four schedulers.
   block = b.bitXor(b.rem(warp, 2), b.bitAnd(b.div(warp, 4), 1));
   barrier = b.add(pair, 1);
   quad = b.div(at.lane, 4);
@@ -148,8 +148,8 @@ Group ChunkPreparer::tokenPairs(int64_t part) const {
   return group;
 }
 
-/// Bytes from a tile's panels to this lane's ldmatrix row of `slice`; `rows` are
-/// tileRow, or ownRows of this warp's block. All [C, K] tiles are alike.
+/// Bytes from a tile's panels to this lane's ldmatrix row of `slice`; `rows`
+/// are tileRow, or ownRows of this warp's block. All [C, K] tiles are alike.
 Value ChunkPreparer::sliceAt(Value slice, Value rows) const {
   Value offset = b.bitXor(rows, b.shiftLeft(b.bitAnd(slice, 3), 5));
   int64_t pitch = at.place(parts.keys).getPitch();
@@ -251,7 +251,8 @@ void ChunkPreparer::decays(Values &exponents) {
   Value triangle = arith::OrIOp::create(
       b, unit(roles.lessThan(column, beyond), kSumUnit),
       unit(roles.lessThan(b.add(column, 1), beyond), kSumUnit << 16));
-  Values ones = {triangle, b.i32(kSumUnit << 16 | kSumUnit), b.i32(0), triangle};
+  Values ones = {triangle, b.i32(kSumUnit << 16 | kSumUnit), b.i32(0),
+                 triangle};
   exponents.assign(8, b.f32(0));
   auto all = MutableArrayRef<Value>(exponents);
   multiply(all.slice(0, 4), ones, words[0], words[1], f16());
@@ -294,8 +295,7 @@ void ChunkPreparer::slice(Value slice, Values &sums) {
   for (int64_t part = 0; part < 4; ++part) {
     Values k = at.evaluate(keys, rowPairs(part)), down, rest;
     for (int64_t i : {0, 1}) {
-      down.push_back(
-          b.mulF(k[i], b.exp2(b.negF(exponents[2 * part + i]))));
+      down.push_back(b.mulF(k[i], b.exp2(b.negF(exponents[2 * part + i]))));
       rest.push_back(b.mulF(down[i], totals[part / 2 * 2 + i]));
       k[i] = b.mulF(k[i], up[2 * part + i]);
     }
@@ -319,8 +319,8 @@ void ChunkPreparer::slice(Value slice, Values &sums) {
   putFragment(parts.queries, own, query);
 }
 
-/// The diagonal blocks: of the system in f32 to the scratch, of the attention to
-/// the image.
+/// The diagonal blocks: of the system in f32 to the scratch, of the attention
+/// to the image.
 void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
   Value atRow = b.shuffle(strength, quad);
   Value at8 = b.shuffle(strength, b.add(quad, 8));
@@ -366,8 +366,8 @@ void ChunkPreparer::tables(bool first) {
   int64_t each = roles.keyDim() / 32;
   Value column = b.mul(at.lane, each);
   auto totals = [&](int64_t block) {
-    Value pointer = scratchAt(totalsAt, b.mul(column, 4),
-                              block * roles.keyDim() * 4);
+    Value pointer =
+        scratchAt(totalsAt, b.mul(column, 4), block * roles.keyDim() * 4);
     return b.load(pointer, b.getF32Type(), each, 4 * each);
   };
   Values own = totals(first ? 1 : 0), factors;
@@ -388,15 +388,15 @@ void ChunkPreparer::tables(bool first) {
 }
 
 /// Both diagonal blocks of the inverse by forward substitution: half a warp a
-/// block, a lane a column. Times the strengths they are the system's; transposed
-/// they go to the scratch for the block below them.
+/// block, a lane a column. Times the strengths they are the system's;
+/// transposed they go to the scratch for the block below them.
 void ChunkPreparer::invertDiagonal() {
   Value column = b.rem(at.lane, 16), half = b.div(at.lane, 16);
   Value from = b.mul(half, kDiagonalBytes);
   Values x;
   for (int64_t i = 0; i < 16; ++i) {
-    Value onDiagonal = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                             column, b.i32(i));
+    Value onDiagonal =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, column, b.i32(i));
     // Two partial sums shorten the chain of dependent additions.
     Values partial = {roles.select(onDiagonal, b.f32(1), b.f32(0)), b.f32(0)};
     Values row;
@@ -419,8 +419,8 @@ void ChunkPreparer::invertDiagonal() {
                           b.getF32Type(), 1, 4)[0];
   tile::PlaceAttr place = at.place(parts.system);
   Value unit = b.add(b.mul(half, 2), b.div(column, 8));
-  Value base = b.add(b.add(buffer, b.mul(half, 2048)),
-                     b.mul(b.rem(column, 8), 2));
+  Value base =
+      b.add(b.add(buffer, b.mul(half, 2048)), b.mul(b.rem(column, 8), 2));
   for (int64_t i = 0; i < 16; ++i) {
     Value swizzled = b.shiftLeft(b.bitXor(unit, b.i32(i % 8)), 4);
     b.store({b.mulF(x[i], strength)},
@@ -469,7 +469,8 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
   });
   tile::PlaceAttr place = at.place(parts.attention);
   int64_t panel = place.getOffset() & ~int64_t(1023);
-  Value offset = b.add(buffer, b.bitXor(tileRow, b.i32(place.getOffset() - panel)));
+  Value offset =
+      b.add(buffer, b.bitXor(tileRow, b.i32(place.getOffset() - panel)));
   auto pairOf = [&](int64_t i, Type element, Value factor) {
     Value x = sums[i], y = sums[i + 1];
     if (factor) {
@@ -494,7 +495,8 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
 /// X_10 = -X_11 N_10 X_00, transposed: accumulators of one product are the left
 /// operand of the next. f16 holds its factors with three more bits than bf16.
 void ChunkPreparer::lowerInverse(const Values &lower) {
-  Value row = b.add(b.mul(b.rem(at.lane, 16), 32), b.mul(b.div(at.lane, 16), 16));
+  Value row =
+      b.add(b.mul(b.rem(at.lane, 16), 32), b.mul(b.div(at.lane, 16), 16));
   Values left = b.ldmatrix(scratchAt(inverseAt, row), 4, false);
   Values right = b.ldmatrix(scratchAt(inverseAt, row, 512), 4, true);
   Values inner(8, b.f32(0)), result(8, b.f32(0));
@@ -516,10 +518,10 @@ void ChunkPreparer::lowerInverse(const Values &lower) {
     return word(b.mulF(result[i], factor), b.mulF(result[i + 1], factor),
                 bf16());
   };
-  b.stmatrix(roles.pointer(b.add(buffer, tileRow)),
-             {pairOf(0, atRow), pairOf(4, atRow), pairOf(2, at8),
-              pairOf(6, at8)},
-             true, at.place(parts.system).getOffset() + 2048);
+  b.stmatrix(
+      roles.pointer(b.add(buffer, tileRow)),
+      {pairOf(0, atRow), pairOf(4, atRow), pairOf(2, at8), pairOf(6, at8)},
+      true, at.place(parts.system).getOffset() + 2048);
 }
 
 void ChunkPreparer::firstBlock() {
@@ -570,15 +572,15 @@ void ChunkPreparer::run() {
     if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
       tiles.push_back(&op);
   Values carried = {strengthOf(pair)};
-  roles.chunkLoopOf(pair, tile::kPreparePairs, carried,
-             [&](Value number, Values &carried) {
-               locate();
-               buffer = roles.bufferOf(parts.total, number);
-               roles.enterChunk(number, tiles);
-               b.waitBarrier(roles.loadedImage(number),
-                             roles.parityOf(number, roles.imageStages()));
-               chunk(number, carried[0]);
-             });
+  roles.chunkLoopOf(
+      pair, tile::kPreparePairs, carried, [&](Value number, Values &carried) {
+        locate();
+        buffer = roles.bufferOf(parts.total, number);
+        roles.enterChunk(number, tiles);
+        b.waitBarrier(roles.loadedImage(number),
+                      roles.parityOf(number, roles.imageStages()));
+        chunk(number, carried[0]);
+      });
 }
 
 void RoleLowering::prepare() { ChunkPreparer(*this).run(); }

@@ -15,8 +15,8 @@ static RankedTensorType tileType(Value value) {
 }
 
 static LLVM::LoopAnnotationAttr rolled(MLIRContext *context) {
-  auto unroll = LLVM::LoopUnrollAttr::get(
-      context, BoolAttr::get(context, true), {}, {}, {}, {}, {}, {});
+  auto unroll = LLVM::LoopUnrollAttr::get(context, BoolAttr::get(context, true),
+                                          {}, {}, {}, {}, {}, {});
   return LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {},
                                        {}, {}, {}, {}, {}, {}, {}, {});
 }
@@ -98,8 +98,9 @@ LogicalResult RoleLowering::matchPart(Value part) {
   }
   auto difference =
       exponent ? exponent.getDefiningOp<arith::SubFOp>() : nullptr;
-  auto last = difference ? difference.getLhs().getDefiningOp<tile::BroadcastOp>()
-                         : nullptr;
+  auto last = difference
+                  ? difference.getLhs().getDefiningOp<tile::BroadcastOp>()
+                  : nullptr;
   if (last && difference.getRhs() == decay &&
       isLastRow(last.getInput(), parts.decay)) {
     parts.remaining = part;
@@ -110,8 +111,17 @@ LogicalResult RoleLowering::matchPart(Value part) {
             "split and fused take any";
 }
 
+LogicalResult RoleLowering::refuse() {
+  return at.kernel.emitOpError()
+         << "has no chunk loop that roles warps can lower in stage "
+            "tile-to-nvvm; roles split and fused take any";
+}
+
 LogicalResult RoleLowering::match() {
-  chunkLoop = *at.kernel.getOps<scf::ForOp>().begin();
+  auto loops = at.kernel.getOps<scf::ForOp>();
+  if (loops.empty() || (*loops.begin()).getInitArgs().size() != 1)
+    return refuse();
+  chunkLoop = *loops.begin();
   state = chunkLoop.getInitArgs()[0].getDefiningOp<tile::LoadOp>();
   SmallVector<Value> images;
   for (Operation &op : chunkLoop.getBody()->without_terminator()) {
@@ -144,9 +154,7 @@ LogicalResult RoleLowering::match() {
                   parts.gram.getNumResults() == 2;
   if (!complete || besideBroadcast(parts.inverse.getInput(), 0,
                                    parts.strengths) != parts.gram.getResult(0))
-    return at.kernel.emitOpError()
-           << "has no chunk loop that roles warps can lower in stage "
-              "tile-to-nvvm; roles split and fused take any";
+    return refuse();
   for (Value image : images)
     if (image != output.getValue() && failed(matchPart(image)))
       return failure();
@@ -195,9 +203,8 @@ void RoleLowering::locateInGroup() {
   warpInGroup = b.div(threadInGroup, 32);
 }
 
-void RoleLowering::chunkLoopOf(
-    Value first, int64_t step, Values &carried,
-    llvm::function_ref<void(Value, Values &)> body) {
+void RoleLowering::chunkLoopOf(Value first, int64_t step, Values &carried,
+                               llvm::function_ref<void(Value, Values &)> body) {
   auto outside = std::tuple(at.thread, at.lane, at.warp, at.layoutAnchor,
                             threadInGroup, warpInGroup);
   loop(first, chunks, step, carried, [&](Value number, Values &inside) {
@@ -316,16 +323,16 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
   auto scratch = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.scratch");
   auto length = [&](Value n) -> Value {
     Value first = b.pointer(ref, b.toI64(n), element);
-    Value end = b.toI64(LLVM::LoadOp::create(
-        b, element, b.pointer(first, b.i64(1), element)));
+    Value end = b.toI64(
+        LLVM::LoadOp::create(b, element, b.pointer(first, b.i64(1), element)));
     return arith::SubIOp::create(
         b, end, b.toI64(LLVM::LoadOp::create(b, element, first)));
   };
   Value present = arith::CmpIOp::create(
       b, arith::CmpIPredicate::ne,
       LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
-  Value isRanked = arith::AndIOp::create(
-      b, present, lessThan(count, b.i32(ranked + 1)));
+  Value isRanked =
+      arith::AndIOp::create(b, present, lessThan(count, b.i32(ranked + 1)));
   auto made = scf::IfOp::create(b, TypeRange{b.getI32Type()}, isRanked, true);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -335,20 +342,20 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
       Values before = {b.i32(0)};
       loop(b.i32(0), count, 1, before, [&](Value other, Values &before) {
         Value theirs = length(other);
-        Value isLonger = arith::CmpIOp::create(
-            b, arith::CmpIPredicate::sgt, theirs, own);
+        Value isLonger =
+            arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, theirs, own);
         Value isEqual =
             arith::CmpIOp::create(b, arith::CmpIPredicate::eq, theirs, own);
         Value isFirst = arith::OrIOp::create(
             b, isLonger,
             arith::AndIOp::create(b, isEqual, lessThan(other, at.thread)));
-        before[0] =
-            b.add(before[0], select(isFirst, b.i32(1), b.i32(0)));
+        before[0] = b.add(before[0], select(isFirst, b.i32(1), b.i32(0)));
       });
-      branch(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, before[0], rank),
-             [&] {
-               LLVM::StoreOp::create(b, at.thread, pointer({}, scratch[0]), 4);
-             });
+      branch(
+          arith::CmpIOp::create(b, arith::CmpIPredicate::eq, before[0], rank),
+          [&] {
+            LLVM::StoreOp::create(b, at.thread, pointer({}, scratch[0]), 4);
+          });
     });
     b.barrier();
     Value found =
@@ -357,8 +364,8 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
     b.setInsertionPointToStart(made.elseBlock());
     scf::YieldOp::create(b, rank);
   }
-  at.scalars.map(op.getResult(), arith::IndexCastOp::create(
-                                     b, b.getIndexType(), made.getResult(0)));
+  at.scalars.map(op.getResult(), arith::IndexCastOp::create(b, b.getIndexType(),
+                                                            made.getResult(0)));
 }
 
 /// What all threads do before they part: scalars and vectors of the whole
@@ -408,26 +415,25 @@ void RoleLowering::zeroAboveDiagonal() {
   Value zero = LLVM::ZeroOp::create(b, type);
   for (int64_t stage = 0; stage < place.getStages(); ++stage)
     branch(lessThan(at.thread, b.i32(words)), [&] {
-      LLVM::StoreOp::create(b, zero,
-                            pointer(b.mul(at.thread, 16),
-                                    first + stage * place.getStride()),
-                            16);
+      LLVM::StoreOp::create(
+          b, zero,
+          pointer(b.mul(at.thread, 16), first + stage * place.getStride()), 16);
     });
 }
 
 void RoleLowering::initialise() {
   int64_t warpgroup = 128, chainWarps = 4 * chainWarpgroups();
   branch(isZero(at.thread), [&] {
-           for (int64_t i = 0; i < imageStages(); ++i) {
-             b.initBarrier(loadedImage(b.i32(i)), warpgroup);
-             b.initBarrier(preparedImage(b.i32(i)), 2);
-           }
-           for (int64_t i = 0; i < valueStages(); ++i) {
-             b.initBarrier(loadedValue(b.i32(i)), warpgroup);
-             b.initBarrier(madeOutput(b.i32(i)), chainWarps);
-           }
-           b.publishBarriers();
-         });
+    for (int64_t i = 0; i < imageStages(); ++i) {
+      b.initBarrier(loadedImage(b.i32(i)), warpgroup);
+      b.initBarrier(preparedImage(b.i32(i)), 2);
+    }
+    for (int64_t i = 0; i < valueStages(); ++i) {
+      b.initBarrier(loadedValue(b.i32(i)), warpgroup);
+      b.initBarrier(madeOutput(b.i32(i)), chainWarps);
+    }
+    b.publishBarriers();
+  });
   zeroAboveDiagonal();
   b.proxyFence();
   at.synchronise();
@@ -456,9 +462,11 @@ void RoleLowering::dispatch() {
 }
 
 LogicalResult RoleLowering::run() {
+  if (failed(match()))
+    return failure();
   at.createKernel();
   b.mergeFactors();
-  if (failed(match()) || failed(lowerPrologue()))
+  if (failed(lowerPrologue()))
     return failure();
   initialise();
   dispatch();

@@ -13,15 +13,15 @@ namespace kdac {
 /// What prepare computes for one chunk, recognised in the tile program.
 /// Shapes: C tokens, K channels; C = 2 blocks of kRoleBlock rows.
 struct PreparedChunk {
-  tile::CumsumOp decay;               ///< G [C, K]
-  tile::DecayedGramOp gram;           ///< of keys (strict) and queries
-  tile::UnitTrilInverseOp inverse;    ///< of I + strengths * gram of keys
-  mlir::Value strengths;              ///< [C], beta
-  tile::LoadOp strengthLoad;          ///< where they come from
-  mlir::Value keys, queries;          ///< [C, K]: times 2^G
-  mlir::Value remaining;              ///< [C, K]: keys times 2^(G_last - G)
-  mlir::Value system, attention;      ///< [C, C]: inverse * beta, gram of q
-  mlir::Value total;                  ///< [K]: 2^G_last
+  tile::CumsumOp decay;            ///< G [C, K]
+  tile::DecayedGramOp gram;        ///< of keys (strict) and queries
+  tile::UnitTrilInverseOp inverse; ///< of I + strengths * gram of keys
+  mlir::Value strengths;           ///< [C], beta
+  tile::LoadOp strengthLoad;       ///< where they come from
+  mlir::Value keys, queries;       ///< [C, K]: times 2^G
+  mlir::Value remaining;           ///< [C, K]: keys times 2^(G_last - G)
+  mlir::Value system, attention;   ///< [C, C]: inverse * beta, gram of q
+  mlir::Value total;               ///< [K]: 2^G_last
   llvm::SmallVector<tile::ReduceOp> norms; ///< sums over rows of q and k
 };
 
@@ -37,6 +37,7 @@ private:
   //===-- Frame (GpuRoles.cpp)
   //----------------------------------------------===//
   mlir::LogicalResult match();
+  mlir::LogicalResult refuse();
   mlir::LogicalResult matchPart(Value part);
   mlir::LogicalResult lowerPrologue();
   void lowerLongest(tile::LongestOp op);
@@ -57,9 +58,9 @@ private:
   void chunkLoopOf(Value first, int64_t step, Values &carried,
                    llvm::function_ref<void(Value, Values &)> body);
   void locateInGroup();
-  /// Makes the index arithmetic of the chunk loop that `users` need, as it is in
-  /// iteration `number` (i32), from sizes that are read again here: roles with
-  /// few registers keep no products of sizes around.
+  /// Makes the index arithmetic of the chunk loop that `users` need, as it is
+  /// in iteration `number` (i32), from sizes that are read again here: roles
+  /// with few registers keep no products of sizes around.
   void enterChunk(Value number, llvm::ArrayRef<mlir::Operation *> users);
   Value lessThan(Value a, Value b);
   Value select(Value condition, Value a, Value b);
@@ -107,7 +108,7 @@ private:
   tile::StoreOp output;
   PreparedChunk parts;
   mlir::IRMapping roleScalars; ///< what `at.scalars` is outside the chunk loop
-  Value chunks; ///< i32: how many this program has
+  Value chunks;                ///< i32: how many this program has
   Value threadInGroup, warpInGroup; ///< of the present role's warpgroup
 };
 

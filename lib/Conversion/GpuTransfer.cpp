@@ -1,8 +1,8 @@
 // The transfer role: one warpgroup that copies the rows of q, k, g and v into
 // the rings and the output's rows out of them, 16 bytes a thread and turn.
 //
-// Thread addresses repeat from turn to turn: a thread writes v only where it has
-// itself read the output before, so that the two need no barrier.
+// Thread addresses repeat from turn to turn: a thread writes v only where it
+// has itself read the output before, so that the two need no barrier.
 #include "GpuRoles.h"
 
 using namespace mlir;
@@ -69,9 +69,9 @@ void RoleLowering::startRows(tile::LoadOp load, Value number, Value address) {
   auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
   for (int64_t pass = 0; pass < passes(tile); ++pass) {
     Piece piece = pieceOf(tile, pass);
-    Value valid = at.validity(at.scalars.lookup(load.getRef()), load.getValid(),
-                              load.getResult().getType().getShape(),
-                              piece.group);
+    Value valid =
+        at.validity(at.scalars.lookup(load.getRef()), load.getValid(),
+                    load.getResult().getType().getShape(), piece.group);
     NVVM::CpAsyncOp::create(
         b, pointer(b.add(buffer, piece.offset), at.place(tile).getOffset()),
         LLVM::IntToPtrOp::create(b, global, address), 16,
@@ -89,14 +89,15 @@ void RoleLowering::storeOutput(Value number, Value address) {
   auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
   for (int64_t pass = 0; pass < passes(tile); ++pass) {
     Piece piece = pieceOf(tile, pass);
-    Value from = pointer(b.add(buffer, piece.offset), at.place(tile).getOffset());
+    Value from =
+        pointer(b.add(buffer, piece.offset), at.place(tile).getOffset());
     Value loaded = LLVM::LoadOp::create(b, words, from, 16);
     Value valid = at.validity(
         at.scalars.lookup(output.getRef()), output.getValid(),
         cast<RankedTensorType>(tile.getType()).getShape(), piece.group);
     branch(valid, [&] {
-      LLVM::StoreOp::create(
-          b, loaded, LLVM::IntToPtrOp::create(b, global, address), 16);
+      LLVM::StoreOp::create(b, loaded,
+                            LLVM::IntToPtrOp::create(b, global, address), 16);
     });
     address = b.add(address, step);
   }

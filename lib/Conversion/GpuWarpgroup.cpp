@@ -20,8 +20,7 @@ GpuEmitter::Values GpuEmitter::assembly(StringRef text, StringRef constraints,
     return Values(op->getResults());
   Values values;
   for (size_t i = 0; i < results.size(); ++i)
-    values.push_back(
-        LLVM::ExtractValueOp::create(*this, op.getResult(0), i));
+    values.push_back(LLVM::ExtractValueOp::create(*this, op.getResult(0), i));
   return values;
 }
 
@@ -130,7 +129,8 @@ Value GpuEmitter::matrixDescriptor(Value address, int64_t leading,
                                    int64_t strided) {
   Value low = arith::ExtUIOp::create(*this, getI64Type(),
                                      shiftRight(bitAnd(address, 0x3ffff), 4));
-  int64_t fields = (leading >> 4) << 16 | (strided >> 4) << 32 | int64_t(1) << 62;
+  int64_t fields =
+      (leading >> 4) << 16 | (strided >> 4) << 32 | int64_t(1) << 62;
   return arith::OrIOp::create(*this, low, i64(fields));
 }
 

@@ -22,7 +22,8 @@ ArrayRef<ScheduleOption> scheduleOptions() {
        &ScheduleOptions::warps, 0},
       {"min-blocks", "a number from 1 to 32", "blocks that an SM is to hold",
        &ScheduleOptions::minBlocks, 1},
-      {"roles", "fused or split", "one chunk kernel, or two with a workspace",
+      {"roles", "fused, split or warps",
+       "one chunk kernel; two with a workspace; or one of specialised warps",
        nullptr, 0, &ScheduleOptions::roles},
   };
   return table;
@@ -38,7 +39,7 @@ const ScheduleOption *findScheduleOption(StringRef name) {
 std::optional<std::string> ScheduleOption::set(ScheduleOptions &schedule,
                                                StringRef value) const {
   if (word) {
-    if (value != "fused" && value != "split")
+    if (value != "fused" && value != "split" && value != "warps")
       return (name + " '" + value + "' is not supported; use " + values).str();
     schedule.*word = value.str();
     return std::nullopt;

@@ -138,7 +138,8 @@ StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv,
     return s.with(variant.name());
   Grids grids = {};
   for (size_t i = 0; i < variant.launches.size(); ++i) {
-    StatusOr<int64_t> grid = gridOf(variant, variant.launches[i], multiprocessors, argv);
+    StatusOr<int64_t> grid =
+        gridOf(variant, variant.launches[i], multiprocessors, argv);
     if (!grid.ok())
       return grid.status().with(variant.name());
     if (*grid > maxGrid)

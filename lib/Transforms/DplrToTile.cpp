@@ -10,8 +10,8 @@ namespace kdac {
 namespace {
 
 /// A second kernel of the same call, with narrower slices of V, which stands in
-/// for `kernel` where all its programs run at once: the sizes of a call leave one
-/// of them without instances.
+/// for `kernel` where all its programs run at once: the sizes of a call leave
+/// one of them without instances.
 void buildForFew(func::FuncOp function, const Problem &problem,
                  KernelBuilder &kernel, tile::ScheduleAttr schedule) {
   auto programs = [](int64_t vTile) {
@@ -43,8 +43,8 @@ LogicalResult lower(func::FuncOp function) {
     buildChunkForm(kernel);
   else
     buildStepForm(kernel);
-  if (auto other = function->getAttrOfType<tile::ScheduleAttr>(
-          tile::kFewProgramsAttr))
+  if (auto other =
+          function->getAttrOfType<tile::ScheduleAttr>(tile::kFewProgramsAttr))
     buildForFew(function, *problem, kernel, other);
   if (problem->recurrence.getSlots())
     buildSlotCheck(kernel);

@@ -135,8 +135,7 @@ void KernelBuilder::locateProgram() {
   valueHead = b.remI(sequenceHead, arg("HV"));
   sequence = b.divI(sequenceHead, arg("HV"));
   if (schedule.getRoles() == "warps")
-    sequence =
-        tile::LongestOp::create(b, arg("offsets"), sequence, arg("N"));
+    sequence = tile::LongestOp::create(b, arg("offsets"), sequence, arg("N"));
   keyHead = b.divI(valueHead, b.divI(arg("HV"), arg("H")));
   firstColumn = b.mulI(slice, b.index(valueTile));
   columns = b.minI(b.index(valueTile),

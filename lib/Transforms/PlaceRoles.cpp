@@ -1,8 +1,8 @@
 // Placement of kernels whose roles are warps: rings of images between them.
 //
 // One image holds what the chain takes from prepare for one chunk. The raw rows
-// of q, k and g land in the panels that their products replace, so that an image
-// is the only memory a chunk needs; v and the output share a second ring.
+// of q, k and g land in the panels that their products replace, so that an
+// image is the only memory a chunk needs; v and the output share a second ring.
 #include "PlaceRoles.h"
 #include "Roles.h"
 
@@ -28,8 +28,8 @@ class RolePlacer {
 public:
   explicit RolePlacer(func::FuncOp kernel)
       : kernel(kernel), loop(*kernel.getOps<scf::ForOp>().begin()),
-        schedule(kernel->getAttrOfType<tile::ScheduleAttr>(
-            tile::kScheduleAttr)) {}
+        schedule(
+            kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)) {}
 
   void place();
 
@@ -66,7 +66,8 @@ void RolePlacer::set(Value value, Home home, int64_t offset, int64_t pitch,
   MLIRContext *context = op->getContext();
   auto old = op->getAttrOfType<ArrayAttr>(tile::kPlaceAttr);
   SmallVector<Attribute> places(
-      op->getNumResults(), tile::PlaceAttr::get(context, Home::Inline, 0, 0, 1, 0));
+      op->getNumResults(),
+      tile::PlaceAttr::get(context, Home::Inline, 0, 0, 1, 0));
   if (old)
     places.assign(old.begin(), old.end());
   places[cast<OpResult>(value).getResultNumber()] =
@@ -121,7 +122,8 @@ void RolePlacer::placeImages() {
   offset += squares.empty() ? 0 : chunk * kRowBytes;
   for (Value part : vectors) {
     parts.push_back({part, offset, 0});
-    offset += type(part).getDimSize(0) * tile::bytesOf(type(part).getElementType());
+    offset +=
+        type(part).getDimSize(0) * tile::bytesOf(type(part).getElementType());
   }
   int64_t stride = llvm::alignTo(offset, kAlignment);
   for (auto [value, at, pitch] : parts)
@@ -130,8 +132,8 @@ void RolePlacer::placeImages() {
   bytes += schedule.getStages() * stride;
 }
 
-/// The chain's own loads and stores: v comes in, the output goes out in the same
-/// bytes.
+/// The chain's own loads and stores: v comes in, the output goes out in the
+/// same bytes.
 void RolePlacer::placeValues() {
   int64_t stride = 0;
   for (Operation &op : loop.getBody()->without_terminator()) {
@@ -207,7 +209,8 @@ void RolePlacer::placeScalars() {
 /// where it is consumed.
 void RolePlacer::placeRest() {
   kernel.walk([&](Operation *op) {
-    if (isa<scf::ForOp, func::FuncOp>(op) || op->hasTrait<OpTrait::ConstantLike>())
+    if (isa<scf::ForOp, func::FuncOp>(op) ||
+        op->hasTrait<OpTrait::ConstantLike>())
       return;
     for (Value result : op->getResults()) {
       if (!isa<RankedTensorType>(result.getType()) ||
@@ -220,8 +223,8 @@ void RolePlacer::placeRest() {
   });
 }
 
-/// Registers of a thread of the chain, of prepare and of transfer, and of all at
-/// launch, when an SM's 64 Ki registers are shared out evenly in steps of 8.
+/// Registers of a thread of the chain, of prepare and of transfer, and of all
+/// at launch, when an SM's 64 Ki registers are shared out evenly in steps of 8.
 /// What the first two give up or the third never had the chain may take.
 void RolePlacer::placeRegisters() {
   int64_t warpgroups = schedule.getWarps() / 4;

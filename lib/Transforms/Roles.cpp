@@ -62,9 +62,9 @@ void markRoles(func::FuncOp kernel) {
                      [&](Operation *user) { return chain.contains(user); }))
       chain.insert(&op);
   for (Operation &op : body->without_terminator()) {
-    bool hasTile = llvm::any_of(op.getResultTypes(),
-                                llvm::IsaPred<RankedTensorType>) ||
-                   isa<tile::StoreOp>(op);
+    bool hasTile =
+        llvm::any_of(op.getResultTypes(), llvm::IsaPred<RankedTensorType>) ||
+        isa<tile::StoreOp>(op);
     if (hasTile)
       op.setAttr(tile::kRoleAttr,
                  StringAttr::get(op.getContext(), chain.contains(&op)

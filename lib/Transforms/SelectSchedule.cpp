@@ -146,8 +146,8 @@ Choice chooseGpuStep(const Problem &problem) {
 }
 
 /// Roles as warps of one kernel: a chain on wgmma, prepare on blocks of 16 rows
-/// with one anchor each, raw rows in the bytes of 16-bit products. Null, or what
-/// stands against it.
+/// with one anchor each, raw rows in the bytes of 16-bit products. Null, or
+/// what stands against it.
 const char *refuseWarps(const Problem &problem, const Target &target,
                         Type operand) {
   if (!target.hasWarpgroupProducts)
@@ -253,12 +253,13 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     bool free = chunk == 0 && warps == 0 && (vTile == 0 || vTile % 64 == 0);
     StringRef role = chooseRoles(isChunk && !host, !against && free);
     if (role == "warps" && against) {
-      function.emitOpError() << "cannot have roles warps: " << against
-                             << "; roles split and fused have no such needs";
+      problem->recurrence.emitOpError()
+          << "cannot have roles warps: " << against
+          << "; roles split and fused have no such needs";
       return failure();
     }
     if (role == "warps")
-      choice = chooseWarpRoles(vTile                              ? vTile
+      choice = chooseWarpRoles(vTile                            ? vTile
                                : problem->valueDim() % 128 == 0 ? 128
                                                                 : 64);
     if (chunk && isChunk)
@@ -309,10 +310,10 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
           half % tile::kChainColumns == 0)
         function->setAttr(
             tile::kFewProgramsAttr,
-            tile::ScheduleAttr::get(
-                &getContext(), s.getTarget(), s.getForm(), s.getChunk(),
-                s.getLeaf(), half, chooseWarpRoles(half).warps, s.getStages(),
-                s.getOperand(), s.getGram(), s.getRoles()));
+            tile::ScheduleAttr::get(&getContext(), s.getTarget(), s.getForm(),
+                                    s.getChunk(), s.getLeaf(), half,
+                                    chooseWarpRoles(half).warps, s.getStages(),
+                                    s.getOperand(), s.getGram(), s.getRoles()));
     }
   }
 };

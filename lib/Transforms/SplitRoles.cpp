@@ -289,8 +289,8 @@ struct TileSplitRoles : impl::TileSplitRolesPassBase<TileSplitRoles> {
     for (tile::CutOp cut : cuts)
       Splitter(cut->getParentOfType<func::FuncOp>(), cut).split();
     for (auto kernel : getOperation().getOps<func::FuncOp>())
-      if (auto schedule = kernel->getAttrOfType<tile::ScheduleAttr>(
-              tile::kScheduleAttr);
+      if (auto schedule =
+              kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
           schedule && schedule.getRoles() == "warps")
         markRoles(kernel);
   }

@@ -199,7 +199,8 @@ void Placer::placeOp(Operation *op) {
     auto type = cast<RankedTensorType>(result.getType());
     auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
     if (home != Home::Shared)
-      places.push_back(tile::PlaceAttr::get(op->getContext(), home, 0, 0, 1, 0));
+      places.push_back(
+          tile::PlaceAttr::get(op->getContext(), home, 0, 0, 1, 0));
     else if (isa<tile::LoadOp>(op) && loop && schedule.getStages() > 1)
       // In flight while the loop works on other buffers: alive all through it.
       places.push_back(shared(type.getShape(), type.getElementType(),

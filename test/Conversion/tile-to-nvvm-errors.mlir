@@ -1,4 +1,4 @@
-// RUN: kdac-opt %s --verify-diagnostics --tile-to-nvvm
+// RUN: kdac-opt %s --split-input-file --verify-diagnostics --tile-to-nvvm
 
 #s = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
                     v_tile = 32, warps = 4, stages = 1, operand = bf16, gram = bf16>
@@ -9,5 +9,17 @@ func.func @unknown_op(%out: !tile.ref<f32>, %flag: index)
   // expected-error @below {{has no lowering to NVVM in stage tile-to-nvvm}}
   scf.if %true {
   }
+  return
+}
+
+// -----
+
+#w = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
+                    v_tile = 64, warps = 16, stages = 6, operand = bf16, gram = bf16,
+                    roles = "warps">
+
+// expected-error @below {{has no chunk loop that roles warps can lower in stage tile-to-nvvm; roles split and fused take any}}
+func.func @no_chunk_loop(%out: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #w} {
   return
 }

@@ -49,6 +49,14 @@ func.func private @schedule_c5() attributes {tile.schedule = #tile.schedule<
 
 // -----
 
+func.func @longest_c1(%r: !tile.ref<f32>, %i: index) {
+  // expected-error @below {{expected offsets of i32 or i64, but got 'f32'}}
+  %0 = tile.longest %r[%i] of %i : <f32>
+  return
+}
+
+// -----
+
 func.func @view_c1(%r: !tile.ref<f32>) {
   // expected-error @below {{expected a ref of i8 to view, but got '!tile.ref<f32>'}}
   %0 = tile.view %r[0] : !tile.ref<f32> -> !tile.ref<bf16>

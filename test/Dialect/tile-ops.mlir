@@ -34,6 +34,13 @@ func.func @split(%workspace: !tile.ref<i8>) -> !tile.ref<bf16> {
   return %0 : !tile.ref<bf16>
 }
 
+// CHECK-LABEL: func.func @longest(
+// CHECK: tile.longest %{{.*}}[%{{.*}}] of %{{.*}} : <i32>
+func.func @longest(%offsets: !tile.ref<i32>, %rank: index, %count: index) -> index {
+  %n = tile.longest %offsets[%rank] of %count : <i32>
+  return %n : index
+}
+
 // What is not written takes its default; any subset round-trips.
 // CHECK-LABEL: func.func @place(
 // CHECK: tile.place = #tile.place<inline>

@@ -18,7 +18,7 @@ struct ScheduleOptions {
   int64_t chunk = 0;
   int64_t vTile = 0;
   int64_t warps = 0;
-  std::string roles; ///< "fused", "split" or empty
+  std::string roles; ///< "fused", "split", "warps" or empty
   /// Blocks an SM must hold; 0: as the schedule says; -1: ptxas decides.
   int64_t minBlocks = 0;
   int64_t vectorWidth = 0; ///< host: hostVectorWidth(cpu); 0: of this CPU

@@ -29,8 +29,7 @@ Status poolStatus(int64_t word);
 /// nothing to run.
 /// `multiprocessors`: of the GPU, 1 on the host.
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
-                         int64_t multiprocessors,
-                         CallArguments argv);
+                         int64_t multiprocessors, CallArguments argv);
 
 /// Bytes of workspace that the call needs; 0 where a null workspace will do.
 /// Only sizes and `offsets` being null or not are read.
