@@ -29,6 +29,7 @@ CASE_FIELDS = ["recurrence", "form", "B", "T", "N", "lengths", "H", "HV", "K",
 DEFAULT = os.path.join(os.path.dirname(__file__), "..", "test", "gpu",
                        "ledger.jsonl")
 PACK_MAGIC = b"\x89KDAC\r\n\n"
+PACK_VERSIONS = (1, 2)
 # What a peer's line and a ledger line must share to be about the same work.
 PEER_FIELDS = ["recurrence", "form", "B", "T", "N", "lengths", "H", "HV", "K",
                "V", "gate", "dtype", "state_dtype"]
@@ -134,9 +135,9 @@ def read_manifest(path):
             if len(header) < 128 or header[:8] != PACK_MAGIC:
                 raise Refusal(f"'{path}' is not a kdac pack")
             version, _, size = struct.unpack("<IIQ", header[8:24])
-            if version != 1:
+            if version not in PACK_VERSIONS:
                 raise Refusal(f"'{path}' has pack version {version}, but this "
-                              "script reads version 1")
+                              "script reads versions 1 and 2")
             return json.loads(file.read(size))
     except OSError as error:
         raise Refusal(f"cannot read '{path}': {error.strerror}") from None

@@ -116,6 +116,19 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def TileTritonAbiPass : Pass<"tile-triton-abi", "::mlir::ModuleOp"> {
+  let summary = "append Triton's two scratch pointers to every GPU kernel";
+  let description = [{
+    Kernels of Triton 3.5 and newer end with two 64-bit pointers, global_scratch
+    and profile_scratch. A kernel with them can be launched by whatever launches
+    Triton's kernels; it never reads them, and `kdac.abi` says that they are there.
+    Runs last, on `llvm.func`; asked for by `kdac compile --abi=triton`.
+
+    Numerics: none.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def TileToHostPass : Pass<"tile-to-host", "::mlir::ModuleOp"> {
   let summary = "lower tile kernels to vector code for a CPU";
   let description = [{

@@ -23,6 +23,9 @@ public:
       fail("", "an object", value);
   }
 
+  bool has(const char *key) const {
+    return value.is_object() && value.contains(key);
+  }
   std::string text(const char *key);
   bool boolean(const char *key);
   double number(const char *key);

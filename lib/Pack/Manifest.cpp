@@ -84,6 +84,7 @@ json launchJson(const Launch &launch) {
     args.push_back(argJson(arg));
   return {{"entry", launch.entry},
           {"args", std::move(args)},
+          {"abi", spell(launch.abi)},
           {"grid", launch.grid},
           {"block_threads", launch.blockThreads},
           {"shared_bytes", launch.sharedBytes},
@@ -117,7 +118,13 @@ std::string dump(const json &value) {
   return value.dump(-1, ' ', false, json::error_handler_t::replace);
 }
 
-// Reading.
+// Reading. A field that came after version 1 may be missing in a pack of that
+// version, and then means what kernels were before there was the field.
+
+/// True if the field is to be read.
+bool expects(const Fields &f, const char *key, uint32_t version) {
+  return version > 1 || f.has(key);
+}
 
 /// The type of slot indices, or "none".
 std::optional<DType> readSlots(Fields &f) {
@@ -129,7 +136,7 @@ std::optional<DType> readSlots(Fields &f) {
 }
 
 Variant readVariant(const json &value, const std::string &where,
-                    Status &status) {
+                    uint32_t version, Status &status) {
   Fields f(value, where, status);
   Variant v;
   v.recurrence = f.text("recurrence");
@@ -145,12 +152,19 @@ Variant readVariant(const json &value, const std::string &where,
   v.l2norm = f.boolean("l2norm");
   v.lowerBound = f.number("lower_bound");
   v.offsetDtype = f.spelled("offset_dtype", parseDType);
-  v.slots = readSlots(f);
-  v.snapshots = f.boolean("snapshots");
-  v.conv = f.integer("conv", 0, anySize);
-  v.cacheLayout = f.spelled("cache_layout", parseCacheLayout);
-  v.norm = f.spelled("norm", parseOutputNorm);
-  v.normEps = f.number("norm_eps");
+  auto has = [&](const char *key) { return expects(f, key, version); };
+  if (has("slots"))
+    v.slots = readSlots(f);
+  if (has("snapshots"))
+    v.snapshots = f.boolean("snapshots");
+  if (has("conv"))
+    v.conv = f.integer("conv", 0, anySize);
+  if (has("cache_layout"))
+    v.cacheLayout = f.spelled("cache_layout", parseCacheLayout);
+  if (has("norm"))
+    v.norm = f.spelled("norm", parseOutputNorm);
+  if (has("norm_eps"))
+    v.normEps = f.number("norm_eps");
   v.precision = f.spelled("precision", parsePrecision);
   v.target = f.text("target");
   if (!status.ok())
@@ -177,13 +191,15 @@ LaunchArg readArg(const json &value, const std::string &where, Status &status) {
 }
 
 Launch readLaunch(const json &value, const std::string &where,
-                  size_t imageCount, Status &status) {
+                  size_t imageCount, uint32_t version, Status &status) {
   Fields f(value, where, status);
   Launch launch;
   launch.entry = f.text("entry");
   f.array("args", [&](const json &arg, const std::string &at) {
     launch.args.push_back(readArg(arg, at, status));
   });
+  if (expects(f, "abi", version))
+    launch.abi = f.spelled("abi", parseLaunchAbi);
   launch.grid = f.text("grid");
   if (status.ok())
     if (Status grid = checkSizeExpr(launch.grid, sizeNames); !grid.ok())
@@ -207,24 +223,26 @@ Launch readLaunch(const json &value, const std::string &where,
 }
 
 PackVariant readPackVariant(const json &value, const std::string &where,
-                            size_t imageCount, Status &status) {
+                            size_t imageCount, uint32_t version,
+                            Status &status) {
   Fields f(value, where, status);
   PackVariant v;
   std::string name = f.text("name");
   auto variant = value.is_object() ? value.find("variant") : value.end();
   if (value.is_object() && variant != value.end())
-    v.variant = readVariant(*variant, where + ".variant", status);
+    v.variant = readVariant(*variant, where + ".variant", version, status);
   else
     f.reject("variant", "is missing");
   v.schedule = f.text("schedule");
   v.llvmVersion = f.text("llvm");
   v.ptxasVersion = f.text("ptxas");
-  v.workspace = f.text("workspace");
+  if (expects(f, "workspace", version))
+    v.workspace = f.text("workspace");
   if (status.ok() && !v.workspace.empty())
     if (Status bytes = checkSizeExpr(v.workspace, sizeNames); !bytes.ok())
       f.reject("workspace", bytes.message());
   f.array("launches", [&](const json &launch, const std::string &at) {
-    v.launches.push_back(readLaunch(launch, at, imageCount, status));
+    v.launches.push_back(readLaunch(launch, at, imageCount, version, status));
   });
   if (v.launches.empty())
     f.reject("launches", "is empty");
@@ -337,7 +355,7 @@ StatusOr<Variant> variantFromJson(std::string_view text) {
   if (!value.ok())
     return value.status();
   Status status;
-  Variant variant = readVariant(*value, "variant", status);
+  Variant variant = readVariant(*value, "variant", packVersion, status);
   if (!status.ok())
     return status;
   return variant;
@@ -353,7 +371,7 @@ std::string toJson(const Manifest &manifest) {
       {{"variants", std::move(variants)}, {"images", std::move(images)}});
 }
 
-StatusOr<Manifest> manifestFromJson(std::string_view text) {
+StatusOr<Manifest> manifestFromJson(std::string_view text, uint32_t version) {
   StatusOr<json> value = parseJson(text);
   if (!value.ok())
     return value.status();
@@ -365,7 +383,7 @@ StatusOr<Manifest> manifestFromJson(std::string_view text) {
   });
   f.array("variants", [&](const json &v, const std::string &where) {
     manifest.variants.push_back(
-        readPackVariant(v, where, manifest.images.size(), status));
+        readPackVariant(v, where, manifest.images.size(), version, status));
   });
   if (status.ok())
     checkOrder(manifest, f);

@@ -38,11 +38,14 @@ Status checkHeader(std::string_view file) {
     return corrupt("is truncated: it has " + std::to_string(file.size()) +
                    " bytes, but the header alone has 128");
   uint64_t version = format::readLittle(file, format::versionAt, 4);
-  if (version != packVersion)
-    return Status(ErrorCode::Unsupported, "has pack version " +
-                                              std::to_string(version) +
-                                              ", but this kdac reads version " +
-                                              std::to_string(packVersion));
+  if (version > packVersion)
+    return Status(ErrorCode::Unsupported,
+                  "has pack version " + std::to_string(version) +
+                      ", but this kdac reads versions 1 to " +
+                      std::to_string(packVersion) +
+                      "; use a newer kdac, or compile the pack with this one");
+  if (version == 0)
+    return corrupt("is damaged: bytes 8 to 12 give pack version 0");
   uint64_t headerSize = format::readLittle(file, format::headerSizeAt, 4);
   if (headerSize != format::headerSize)
     return corrupt("is damaged: bytes 12 to 16 give a header size of " +
@@ -141,7 +144,9 @@ StatusOr<Verified> verify(std::string_view file) {
   StatusOr<std::string_view> text = checkedManifest(file);
   if (!text.ok())
     return text.status();
-  StatusOr<Manifest> manifest = manifestFromJson(*text);
+  StatusOr<Manifest> manifest = manifestFromJson(
+      *text,
+      static_cast<uint32_t>(format::readLittle(file, format::versionAt, 4)));
   if (!manifest.ok())
     return manifest.status();
   uint64_t end = format::headerSize + text->size();

@@ -58,7 +58,7 @@ Error Lowering::run(Stage stage) {
   if (mlir::failed(mlir::verify(*module)))
     return failure(errors);
   mlir::PassManager passes(&context);
-  buildPipeline(passes, job.variant.target, stage, job.schedule);
+  buildPipeline(passes, job.variant.target, stage, job.schedule, job.abi);
   if (mlir::failed(passes.run(*module)))
     return failure(errors.empty() ? "the compiler failed without a reason"
                                   : StringRef(errors));
@@ -107,6 +107,7 @@ static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
     return attribute ? attribute.str() : otherwise;
   };
   launch.grid = text("kdac.grid", gridExpr(kernel.vTile));
+  launch.abi = parseLaunchAbi(text("kdac.abi", "bare")).value();
   kernel.workspace = text("kdac.workspace", kernel.workspace);
   kernel.launches.push_back(std::move(launch));
   return Error::success();
@@ -296,6 +297,7 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
     Launch launch;
     launch.entry = compiled.entry;
     launch.args = launchArgs(kernel.variant);
+    launch.abi = compiled.abi;
     launch.grid = compiled.grid;
     launch.blockThreads = compiled.blockThreads;
     launch.sharedBytes = compiled.sharedBytes;

@@ -47,7 +47,7 @@ static void buildHostExit(OpPassManager &pm, int64_t vectorWidth) {
 }
 
 void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
-                   const ScheduleOptions &options) {
+                   const ScheduleOptions &options, LaunchAbi abi) {
   if (stage == Stage::Dplr)
     return;
   DplrSelectSchedulePassOptions schedule;
@@ -82,6 +82,8 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   nvvm.minBlocks = options.minBlocks;
   pm.addPass(createTileToNVVMPass(nvvm));
   buildNVVMLowering(pm);
+  if (abi == LaunchAbi::Triton)
+    pm.addPass(createTileTritonAbiPass());
 }
 
 } // namespace kdac

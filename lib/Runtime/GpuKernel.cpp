@@ -118,6 +118,13 @@ StatusOr<GpuKernel> GpuKernel::load(const Device &device,
                       std::to_string(variant.launches.size()) +
                       " launches, but this runtime runs up to " +
                       std::to_string(maxLaunches));
+  for (const Launch &launch : variant.launches)
+    if (size_t count = launch.args.size() + scratchParameters(launch.abi);
+        count > maxParameters)
+      return Status(ErrorCode::Unsupported,
+                    variant.name() + " has " + std::to_string(count) +
+                        " parameters, but this runtime passes up to " +
+                        std::to_string(maxParameters));
   auto state = std::make_shared<State>(device, variant);
   Device::Scope scope(device);
   if (Status s = state->loadAny(pack); !s.ok())
@@ -159,6 +166,17 @@ Status GpuKernel::launch(cuda::Stream stream, CallArguments argv) const {
   return launchChecked(stream, argv, *grids);
 }
 
+/// `argv` with what the kernel takes after it: null pointers.
+struct GpuKernel::Parameters {
+  std::array<void *, maxParameters> values;
+  void *null = nullptr;
+
+  Parameters(const Launch &launch, CallArguments argv) {
+    auto end = std::copy_n(argv, launch.args.size(), values.begin());
+    std::fill_n(end, scratchParameters(launch.abi), &null);
+  }
+};
+
 Status GpuKernel::launchChecked(cuda::Stream stream, CallArguments argv,
                                 const Grids &grids) const {
   const cuda::Driver &d = state->device.driver();
@@ -167,12 +185,12 @@ Status GpuKernel::launchChecked(cuda::Stream stream, CallArguments argv,
     if (grids[i] == 0)
       continue;
     const Launch &launch = state->variant.launches[i];
-    // The driver copies the parameters; it only lacks the const.
+    Parameters parameters(launch, argv);
     Status s = d.check(
         d.launchKernel(state->functions[i], static_cast<unsigned>(grids[i]), 1,
                        1, static_cast<unsigned>(launch.blockThreads), 1, 1,
                        static_cast<unsigned>(launch.sharedBytes), stream,
-                       const_cast<void **>(argv), nullptr),
+                       parameters.values.data(), nullptr),
         "cuLaunchKernel");
     if (!s.ok())
       return s.with(launch.entry);

@@ -17,9 +17,11 @@ std::string manifestOf(const std::string &file) {
 }
 
 /// A file around `manifest` and `images`, with correct sizes and digests.
-std::string seal(const std::string &manifest, const std::string &images) {
+std::string seal(const std::string &manifest, const std::string &images,
+                 uint32_t version = packVersion) {
   StatusOr<std::string> sample = sample::writer().serialize();
   std::string file = sample->substr(0, format::headerSize) + manifest;
+  format::writeLittle(file, format::versionAt, 4, version);
   file.resize(format::aligned(file.size()), '\0');
   file += images;
   format::writeLittle(file, format::manifestSizeAt, 8, manifest.size());
@@ -45,9 +47,15 @@ struct Parts {
     ASSERT_NE(at, std::string::npos) << manifest;
     manifest.replace(at, from.size(), to);
   }
-  std::string refusal() const {
+  /// Without `from`, everywhere.
+  void remove(const std::string &from) {
+    ASSERT_NE(manifest.find(from), std::string::npos) << manifest;
+    for (size_t at; (at = manifest.find(from)) != std::string::npos;)
+      manifest.erase(at, from.size());
+  }
+  std::string refusal(uint32_t version = packVersion) const {
     StatusOr<PackReader> pack =
-        PackReader::fromBytes(seal(manifest, images), "crafted");
+        PackReader::fromBytes(seal(manifest, images, version), "crafted");
     return pack.ok() ? "" : pack.status().message();
   }
 };
@@ -93,6 +101,50 @@ TEST(Crafted, BytesThatNobodyOwns) {
   q.images.pop_back();
   EXPECT_NE(q.refusal().find("inside the padding"), std::string::npos)
       << q.refusal();
+}
+
+/// What version 2 has and the first packs of version 1 lacked.
+const std::pair<const char *, const char *> added[] = {
+    {"abi", "\"abi\":\"bare\","},
+    {"slots", ",\"slots\":\"none\""},
+    {"snapshots", ",\"snapshots\":false"},
+    {"conv", "\"conv\":0,"},
+    {"cache_layout", "\"cache_layout\":\"full\","},
+    {"norm", "\"norm\":\"none\","},
+    {"norm_eps", "\"norm_eps\":1e-05,"},
+    {"workspace", ",\"workspace\":\"\""}};
+
+/// An old pack is read as what it was when it was written.
+TEST(Crafted, OlderVersionLacksNewFields) {
+  Parts old;
+  for (const auto &[key, text] : added)
+    old.remove(text);
+  EXPECT_EQ(old.refusal(1), "");
+  StatusOr<PackReader> pack =
+      PackReader::fromBytes(seal(old.manifest, old.images, 1), "crafted");
+  ASSERT_TRUE(pack.ok());
+  StatusOr<std::string> now = sample::writer().serialize();
+  EXPECT_EQ(toJson(pack->manifest()), manifestOf(*now));
+  // A version 1 from just before version 2 has most of them.
+  EXPECT_EQ(Parts().refusal(1), "");
+}
+
+TEST(Crafted, NewVersionHasThemAll) {
+  for (const auto &[key, text] : added) {
+    Parts p;
+    p.remove(text);
+    EXPECT_NE(p.refusal().find("." + std::string(key) + ": is missing"),
+              std::string::npos)
+        << key << ": " << p.refusal();
+  }
+}
+
+TEST(Crafted, AbiOfNobody) {
+  Parts p;
+  p.replace("\"abi\":\"bare\"", "\"abi\":\"stdcall\"");
+  EXPECT_NE(p.refusal().find("launches[0].abi: unknown value 'stdcall'"),
+            std::string::npos)
+      << p.refusal();
 }
 
 /// Random damage to valid JSON: an error or a manifest, never a crash.

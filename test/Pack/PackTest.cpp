@@ -136,11 +136,20 @@ TEST(Pack, AbsurdSizes) {
 
 TEST(Pack, NewerVersionHasItsOwnSentence) {
   std::string file = sampleFile();
-  file[8] = 2;
+  file[8] = packVersion + 1;
   StatusOr<PackReader> pack = PackReader::fromBytes(file, "sample");
   ASSERT_FALSE(pack.ok());
   EXPECT_EQ(pack.status().code(), ErrorCode::Unsupported);
-  EXPECT_NE(pack.status().message().find("version 2"), std::string::npos);
+  EXPECT_EQ(pack.status().message(),
+            "pack 'sample' has pack version 3, but this kdac reads versions 1 "
+            "to 2; use a newer kdac, or compile the pack with this one");
+}
+
+TEST(Pack, NoVersion) {
+  std::string file = sampleFile();
+  file[8] = 0;
+  EXPECT_NE(refusal(file).find("bytes 8 to 12 give pack version 0"),
+            std::string::npos);
 }
 
 TEST(Pack, ForeignFile) {

@@ -362,8 +362,9 @@ TEST(CApi, BadPacks) {
   expectSaid(open(), KDAC_CORRUPT, "pack 'mine' is damaged: image");
   bytes.resize(bytes.size() - 64);
   expectSaid(open(), KDAC_CORRUPT, "is truncated");
-  bytes[8] = 2;
-  expectSaid(open(), KDAC_UNSUPPORTED, "has pack version 2");
+  bytes[8] = packVersion + 1;
+  expectSaid(open(), KDAC_UNSUPPORTED,
+             "has pack version " + std::to_string(packVersion + 1));
   bytes = "not a pack";
   expectSaid(open(), KDAC_CORRUPT, "is not a kdac pack");
   EXPECT_EQ(pack, nullptr);

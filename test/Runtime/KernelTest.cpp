@@ -113,6 +113,27 @@ struct Loaded {
   }
 };
 
+/// A kernel with Triton's parameters gets two null pointers after its own.
+TEST(GpuKernel, PassesTritonsScratchPointers) {
+  std::string code =
+      fixture::readFile(std::string(LINEAR_FOLDER) + "/liblinear-scratch.so");
+  PackWriter bare, triton;
+  PackVariant variant =
+      fixture::addLinear(bare, "sm_90a", {{ImageKind::Cubin, "sm_90a"}}, code);
+  variant.launches[0].abi = LaunchAbi::Triton;
+  triton.addImage(ImageKind::Cubin, "sm_90a", code);
+  triton.add(variant);
+  StatusOr<PackReader> pack = fixture::read(triton);
+  StatusOr<Device> device = Device::open(0, driver);
+  ASSERT_TRUE(pack.ok() && device.ok());
+  auto kernel = GpuKernel::load(*device, *pack, pack->manifest().variants[0]);
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  fixture::Call call;
+  Status status = kernel->launch(nullptr, call.arguments());
+  ASSERT_TRUE(status.ok()) << status.message();
+  EXPECT_EQ(call.out, call.expected());
+}
+
 TEST(GpuKernel, PrefersMachineCodeThatFits) {
   Loaded both("sm_90a",
               {{ImageKind::Ptx, "sm_90a"}, {ImageKind::Cubin, "sm_90a"}},

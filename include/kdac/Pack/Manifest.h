@@ -5,6 +5,7 @@
 #define KDAC_PACK_MANIFEST_H
 
 #include "kdac/Runtime/Status.h"
+#include "kdac/Variant/LaunchAbi.h"
 #include "kdac/Variant/Variant.h"
 
 #include <cstdint>
@@ -41,6 +42,8 @@ struct LaunchArg {
 struct Launch {
   std::string entry;           ///< the symbol in every image
   std::vector<LaunchArg> args; ///< ABI order
+  /// GPU only: what the kernel takes after them.
+  LaunchAbi abi = LaunchAbi::Bare;
   /// Number of program instances, flat on x, as a size expression over the
   /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in
   /// a call with a status word, else 0; `sms` are the GPU's multiprocessors, 1
@@ -80,8 +83,9 @@ struct Manifest {
 /// The images of a launch, for people: "cubin:sm_90a ptx:sm_90a".
 std::string spellImages(const Manifest &manifest, const Launch &launch);
 
-/// The version of the format this library reads and writes.
-constexpr uint32_t packVersion = 1;
+/// The version of the format this library writes; it reads every one up to it
+/// (docs/RUNTIME.md, "Versions").
+constexpr uint32_t packVersion = 2;
 
 /// kernelArgs(variant) with the alignments every kdac kernel relies on: 16
 /// bytes for pointers, except offsets (their element); a stride keeps each
@@ -96,8 +100,10 @@ std::string_view spell(ImageKind);
 
 /// Canonical JSON: sorted keys, no spaces; equal manifests give equal text.
 std::string toJson(const Manifest &manifest);
-/// A manifest from JSON of any origin; errors name the path of the field.
-StatusOr<Manifest> manifestFromJson(std::string_view text);
+/// A manifest of a pack of `version` from JSON of any origin; errors name the
+/// path of the field.
+StatusOr<Manifest> manifestFromJson(std::string_view text,
+                                    uint32_t version = packVersion);
 
 /// Canonical JSON of a resolved variant, and back.
 std::string toJson(const Variant &variant);

@@ -37,6 +37,7 @@ struct CompiledLaunch {
   std::string entry; ///< symbol in every artefact
   std::string grid;  ///< size expression
   // GPU
+  LaunchAbi abi = LaunchAbi::Bare;
   int64_t blockThreads = 1;
   int64_t sharedBytes = 0;           ///< dynamic shared memory of a block
   std::optional<PtxasReport> report; ///< of the cubin

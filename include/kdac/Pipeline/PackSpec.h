@@ -12,10 +12,12 @@
 
 namespace kdac {
 
-/// One kernel to compile: a resolved variant and overrides of its schedule.
+/// One kernel to compile: a resolved variant, overrides of its schedule, and
+/// how a GPU kernel's parameters end.
 struct CompileJob {
   Variant variant;
   ScheduleOptions schedule;
+  LaunchAbi abi = LaunchAbi::Bare;
 };
 
 /// One override of the schedule, on command lines and in pack specs.

@@ -4,6 +4,7 @@
 #ifndef KDAC_PIPELINE_PIPELINE_H
 #define KDAC_PIPELINE_PIPELINE_H
 
+#include "kdac/Variant/LaunchAbi.h"
 #include "kdac/Variant/Variant.h"
 
 #include "mlir/IR/BuiltinOps.h"
@@ -36,8 +37,10 @@ mlir::OwningOpRef<mlir::ModuleOp> buildDplrModule(mlir::MLIRContext &context,
 
 /// Passes that take a dplr module to `stage` for `target` (a row of the target
 /// table): select-schedule, dplr-to-tile, [place], to-nvvm or to-host, to llvm.
+/// `abi` is that of GPU kernels; host kernels have one of their own.
 void buildPipeline(mlir::OpPassManager &pm, llvm::StringRef target, Stage stage,
-                   const ScheduleOptions &options = {});
+                   const ScheduleOptions &options = {},
+                   LaunchAbi abi = LaunchAbi::Bare);
 
 } // namespace kdac
 

@@ -21,6 +21,7 @@ class GpuKernel {
 public:
   /// The most launches of one call, and how many instances each has.
   static constexpr size_t maxLaunches = 4;
+  static constexpr size_t maxParameters = 72; ///< of one kernel
   using Grids = std::array<int64_t, maxLaunches>;
 
   /// Loads the machine code that fits the device, or else compiles the PTX that
@@ -48,6 +49,7 @@ public:
   StatusOr<Grids> check(CallArguments argv, int64_t multiprocessors = 0) const;
 
 private:
+  struct Parameters;
   struct State {
     Device device;
     PackVariant variant;
