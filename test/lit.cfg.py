@@ -13,6 +13,7 @@ config.excludes = ["Inputs"]
 path = [config.kdac_bin_dir, config.llvm_bin_dir, config.environment["PATH"]]
 config.environment["PATH"] = os.pathsep.join(path)
 config.substitutions.append(("%source_dir", config.kdac_source_dir))
+config.substitutions.append(("%libdir", config.kdac_lib_dir))
 config.substitutions.append(("%python", config.python))
 # `%exits 2 kdac ...` fails unless the exit code is exactly 2.
 exits = os.path.join(config.test_source_root, "exits.py")

@@ -1,4 +1,5 @@
 #include "kdac/Pack/Embed.h"
+#include "EmbedText.h"
 
 #include <algorithm>
 #include <cctype>
@@ -29,16 +30,10 @@ std::string upper(std::string text) {
   return text;
 }
 
-/// One function of the sources.
-struct Function {
-  std::string stem;   ///< of the variant
-  std::string symbol; ///< NAME_stem
-  const PackVariant *variant;
-};
+} // namespace
 
-/// Variants without their targets; all targets of one have equal arguments.
-std::vector<Function> functionsOf(const PackReader &pack,
-                                  const std::string &name) {
+std::vector<embed::Function> embed::functionsOf(const PackReader &pack,
+                                                const std::string &name) {
   std::vector<Function> functions;
   for (const PackVariant &v : pack.manifest().variants) {
     std::string stem = variantStem(v.variant);
@@ -49,6 +44,34 @@ std::vector<Function> functionsOf(const PackReader &pack,
   }
   return functions;
 }
+
+Status embed::checkName(const std::string &name) {
+  if (isIdentifier(name))
+    return Status::success();
+  return Status(ErrorCode::InvalidArgument,
+                "name '" + name + "' is not a C identifier");
+}
+
+std::string embed::wordsOf(std::string_view file, const std::string &name) {
+  std::string text = "static const uint64_t " + name + "_pack[] = {\n";
+  text.reserve(text.size() + file.size() / 8 * 20 + 32);
+  for (size_t at = 0, count = 0; at < file.size(); at += 8, ++count) {
+    uint64_t word = 0;
+    for (size_t i = std::min<size_t>(8, file.size() - at); i-- > 0;)
+      word = word << 8 | static_cast<unsigned char>(file[at + i]);
+    char digits[24];
+    std::snprintf(digits, sizeof digits, "0x%llx,",
+                  static_cast<unsigned long long>(word));
+    text += digits;
+    if (count % 4 == 3)
+      text += '\n';
+  }
+  return text + "};\n\n";
+}
+
+namespace {
+
+using namespace embed;
 
 std::string_view cType(DType dtype) {
   switch (dtype) {
@@ -87,22 +110,11 @@ std::string fieldOf(const LaunchArg &a) {
          (arg.optional ? ", may be NULL" : "") + " */\n";
 }
 
-/// The file as little-endian words: fewer tokens for a compiler than bytes are.
-std::string wordsOf(std::string_view file, const std::string &name) {
-  std::string text = "static const uint64_t " + name + "_pack[] = {\n";
-  text.reserve(text.size() + file.size() / 8 * 20 + 32);
-  for (size_t at = 0, count = 0; at < file.size(); at += 8, ++count) {
-    uint64_t word = 0;
-    for (size_t i = std::min<size_t>(8, file.size() - at); i-- > 0;)
-      word = word << 8 | static_cast<unsigned char>(file[at + i]);
-    char digits[24];
-    std::snprintf(digits, sizeof digits, "0x%llx,",
-                  static_cast<unsigned long long>(word));
-    text += digits;
-    if (count % 4 == 3)
-      text += '\n';
-  }
-  return text + "};\n\n";
+/// The bytes are in an object file beside this source.
+std::string externalOf(const std::string &name) {
+  return "#ifdef __GNUC__\n__attribute__((visibility(\"hidden\")))\n#endif\n"
+         "extern const unsigned char " +
+         embedSymbol(name) + "[];\n\n";
 }
 
 std::string loaderOf(size_t fileSize, const std::string &name,
@@ -208,10 +220,12 @@ std::string headerOf(const std::vector<Function> &functions,
 
 std::string sourceOf(const PackReader &pack,
                      const std::vector<Function> &functions,
-                     const std::string &name) {
+                     const std::string &name, EmbedBytes bytes) {
+  std::string data = bytes == EmbedBytes::InSource ? wordsOf(pack.file(), name)
+                                                   : externalOf(name);
   std::string text = "/* Written by kdac embed; do not edit. */\n#include \"" +
-                     name + ".h\"\n\n" + wordsOf(pack.file(), name) +
-                     "static const char *const " + name + "_names[] = {\n";
+                     name + ".h\"\n\n" + data + "static const char *const " +
+                     name + "_names[] = {\n";
   for (const Function &f : functions)
     text += "    \"" + f.stem + "\",\n";
   text += "};\n\n" + loaderOf(pack.file().size(), name, functions.size());
@@ -222,16 +236,17 @@ std::string sourceOf(const PackReader &pack,
 
 } // namespace
 
+std::string embedSymbol(const std::string &name) { return name + "_pack"; }
+
 StatusOr<EmbeddedSources> embedPack(const PackReader &pack,
-                                    const std::string &name) {
-  if (!isIdentifier(name))
-    return Status(ErrorCode::InvalidArgument,
-                  "name '" + name + "' is not a C identifier");
+                                    const std::string &name, EmbedBytes bytes) {
+  if (Status status = checkName(name); !status.ok())
+    return status;
   std::vector<Function> functions = functionsOf(pack, name);
   if (functions.empty())
     return Status(ErrorCode::InvalidArgument, "the pack has no variants");
   return EmbeddedSources{headerOf(functions, name),
-                         sourceOf(pack, functions, name)};
+                         sourceOf(pack, functions, name, bytes)};
 }
 
 std::string embedName(const std::string &path) {

@@ -18,6 +18,7 @@
 #include <string>
 #include <sys/mman.h>
 #include <unistd.h>
+#include <vector>
 
 namespace {
 using namespace kdac::cuda;
@@ -27,6 +28,7 @@ int dynamicShared = 48 * 1024;
 constexpr int maxDevices = 8;
 int contexts[maxDevices]; ///< their addresses are the primary contexts
 thread_local Context current = nullptr;
+thread_local std::vector<Context> pushed; ///< under the current one
 std::mutex mutex;
 std::map<void *, Context> owners; ///< of modules and functions
 void own(void *object) {
@@ -86,11 +88,22 @@ Result cuDevicePrimaryCtxRetain(Context *context, int device) {
 }
 Result cuDevicePrimaryCtxRelease_v2(int) { return success; }
 Result cuCtxPushCurrent_v2(Context context) {
+  pushed.push_back(current);
   return current = context, success;
 }
 Result cuCtxPopCurrent_v2(Context *context) {
+  if (pushed.empty())
+    return invalidValue;
   *context = current;
-  return current = nullptr, success;
+  current = pushed.back();
+  return pushed.pop_back(), success;
+}
+Result cuCtxGetCurrent(Context *context) { return *context = current, success; }
+Result cuCtxGetDevice(int *device) {
+  if (!current)
+    return invalidValue;
+  auto *place = reinterpret_cast<int *>(current);
+  return *device = static_cast<int>(place - contexts), success;
 }
 Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
   if (!current || !bytes)

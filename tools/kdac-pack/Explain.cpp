@@ -1,6 +1,8 @@
 // kdac-pack explain: all that is known about a variant without running it.
 #include "Commands.h"
 
+#include "kdac/Reference/Recipe.h"
+#include "kdac/Reference/Tolerance.h"
 #include "kdac/Runtime/Trust.h"
 #include "kdac/SelfTest/Cost.h"
 
@@ -122,12 +124,21 @@ ordered_json launchesOf(const PackVariant &v) {
   for (const Launch &launch : v.launches)
     list.push_back({{"entry", launch.entry},
                     {"grid", launch.grid},
+                    {"abi", spell(launch.abi)},
                     {"block_threads", launch.blockThreads},
                     {"shared_bytes", launch.sharedBytes},
                     {"scratch_bytes", launch.scratchBytes},
                     {"registers", launch.registers},
                     {"spill_bytes", launch.spillBytes}});
   return list;
+}
+
+/// Bounds on the relative Frobenius errors of a large call on random inputs.
+ordered_json toleranceJson(const PackVariant &v) {
+  reference::Tolerance bound = reference::toleranceOf(
+      v.variant,
+      reference::difficultyOf(v.variant, *reference::findRecipe("random")));
+  return {{"out", bound.out}, {"state", bound.state}};
 }
 
 StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
@@ -143,7 +154,7 @@ StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
                       {"ptx_sha256", launch.ptxSha256},
                       {"images", imagesOf(q, v)},
                       {"launches", launchesOf(v)},
-
+                      {"tolerance", toleranceJson(v)},
                       {"arguments", argumentsOf(launch)},
                       {"cost", *cost},
                       {"ledger", ledgerJson(q, v)}};
@@ -209,12 +220,16 @@ void print(const ordered_json &v) {
   line("schedule", text(v["schedule"]));
   for (const ordered_json &launch : v["launches"]) {
     line("launch", text(launch["entry"]) + ", grid " + text(launch["grid"]) +
-                       ", block " + text(launch["block_threads"]));
+                       ", block " + text(launch["block_threads"]) + ", ABI " +
+                       text(launch["abi"]));
     line("resources", text(launch["registers"]) + " registers, " +
                           text(launch["spill_bytes"]) + " bytes spilled, " +
                           text(launch["shared_bytes"]) + " bytes shared, " +
                           text(launch["scratch_bytes"]) + " bytes of scratch");
   }
+  line("error", "at most " + text(v["tolerance"]["out"]) + " of out, " +
+                    text(v["tolerance"]["state"]) +
+                    " of the state, on random inputs");
   printArguments(v["arguments"]);
   printCost(v["cost"]);
   line("ledger", text(v["ledger"]["summary"]) + ", " +

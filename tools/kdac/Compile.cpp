@@ -4,8 +4,11 @@
 #include "Commands.h"
 #include "HostCheck.h"
 
+#include "kdac/Pack/Triton.h"
+
 #include "llvm/Support/FileSystem.h"
 #include "llvm/Support/FormatVariadic.h"
+#include "llvm/Support/Path.h"
 #include "llvm/Support/raw_ostream.h"
 
 using namespace llvm;
@@ -19,7 +22,7 @@ static Error failure(const Twine &text) {
   return createStringError(inconvertibleErrorCode(), text);
 }
 
-static Expected<std::vector<CompileJob>> collectJobs(const Options &options) {
+static Expected<std::vector<CompileJob>> readJobs(const Options &options) {
   if (!options.spec.empty()) {
     if (!options.flags.empty())
       return failure("a pack spec and --" + options.flags.front().first +
@@ -35,6 +38,34 @@ static Expected<std::vector<CompileJob>> collectJobs(const Options &options) {
     if (!job)
       return job.takeError();
     jobs.push_back(std::move(*job));
+  }
+  return jobs;
+}
+
+/// What --triton needs of a job, said before anything is compiled.
+static Error prepareForTriton(CompileJob &job, const Options &options) {
+  if (!isGpu(job))
+    return failure(variantName(job.variant) +
+                   " is host code; --triton takes GPU targets only");
+  if (!options.assemble)
+    return failure("--triton needs cubins, which --no-assemble leaves out");
+  // Its launcher makes one launch.
+  if (job.variant.form == Form::Chunk && job.schedule.roles.empty())
+    job.schedule.roles = "fused";
+  return Error::success();
+}
+
+static Expected<std::vector<CompileJob>> collectJobs(const Options &options) {
+  Expected<std::vector<CompileJob>> jobs = readJobs(options);
+  if (!jobs)
+    return jobs;
+  bool forTriton = !options.tritonDir.empty();
+  bool scratch = options.abi.empty() ? forTriton : options.abi == "triton";
+  for (CompileJob &job : *jobs) {
+    job.abi = scratch ? LaunchAbi::Triton : LaunchAbi::Bare;
+    if (forTriton)
+      if (Error error = prepareForTriton(job, options))
+        return std::move(error);
   }
   return jobs;
 }
@@ -84,6 +115,32 @@ static Error writeLoose(const CompiledKernel &kernel, StringRef directory) {
   return Error::success();
 }
 
+/// The folders of Triton's cache, through the pack that holds the same kernels.
+static Error writeForTriton(const PackWriter &writer, StringRef directory) {
+  StatusOr<std::string> bytes = writer.serialize();
+  if (!bytes.ok())
+    return failure(bytes.status().message());
+  StatusOr<PackReader> pack =
+      PackReader::fromBytes(std::move(*bytes), "for Triton");
+  if (!pack.ok())
+    return failure(pack.status().message());
+  SmallString<128> root(directory);
+  if (std::error_code code = sys::fs::make_absolute(root))
+    return failure("cannot find '" + directory + "': " + code.message());
+  StatusOr<std::vector<NamedFile>> files = tritonCache(*pack, root.c_str());
+  if (!files.ok())
+    return failure(files.status().message());
+  for (const NamedFile &file : *files) {
+    std::string path = (root + "/" + file.path).str();
+    StringRef folder = sys::path::parent_path(path);
+    if (std::error_code code = sys::fs::create_directories(folder))
+      return failure("cannot create '" + folder + "': " + code.message());
+    if (Error error = writeFile(path, file.bytes))
+      return error;
+  }
+  return Error::success();
+}
+
 static Error writeAll(const Outcome &outcome, const Options &options) {
   if (!options.looseDir.empty()) {
     if (std::error_code code = sys::fs::create_directories(options.looseDir))
@@ -93,11 +150,16 @@ static Error writeAll(const Outcome &outcome, const Options &options) {
       if (Error error = writeLoose(*kernel, options.looseDir))
         return error;
   }
-  if (options.output.empty())
+  if (options.output.empty() && options.tritonDir.empty())
     return Error::success();
   PackWriter writer;
   for (const auto &kernel : outcome.kernels)
     addToPack(writer, *kernel);
+  if (!options.tritonDir.empty())
+    if (Error error = writeForTriton(writer, options.tritonDir))
+      return error;
+  if (options.output.empty())
+    return Error::success();
   if (Status status = writer.write(options.output); !status.ok())
     return failure(status.message());
   return Error::success();
@@ -144,8 +206,10 @@ static void printSummary(const Outcome &outcome) {
 }
 
 int runCompile(const Options &options) {
-  if (options.output.empty() && options.looseDir.empty())
-    return refuse("nothing to write; pass -o FILE.kdac or --loose=DIR");
+  if (options.output.empty() && options.looseDir.empty() &&
+      options.tritonDir.empty())
+    return refuse(
+        "nothing to write; pass -o FILE.kdac, --loose=DIR or --triton=DIR");
   Expected<std::vector<CompileJob>> jobs = collectJobs(options);
   if (!jobs)
     return refuse(toString(jobs.takeError()));

@@ -19,7 +19,9 @@ constexpr char compileExamples[] = R"(examples:
       a pack spec; also loose .ptx, .cubin and .so files in out/
   kdac compile --form=step --key-dim=64 --value-dim=64 --targets=sm_80 \
       --no-assemble --loose=out
-      PTX only, no ptxas needed)";
+      PTX only, no ptxas needed
+  kdac compile --form=step --targets=sm_90a --triton=cache
+      metadata and cubins that Triton's CompiledKernel loads; docs/TRITON.md)";
 
 constexpr char emitExamples[] = R"(examples:
   kdac emit --stage=dplr
@@ -46,7 +48,11 @@ constexpr char embedExamples[] = R"(examples:
   kdac embed kda.kdac -o generated
       generated/kda.h and kda.c: the pack and typed launch functions
   kdac embed build/k3.kdac --name=engine_kernels
-      the same in this folder, with another prefix; docs/EMBEDDING.md)";
+      the same in this folder, with another prefix; docs/EMBEDDING.md
+  kdac embed kda.kdac --object=native -o generated
+      the pack in kda.o instead, so that the C compiler need not read it
+  kdac embed triton.kdac --triton-aot -o generated
+      C with the symbols and linker lines of triton.tools.compile)";
 
 /// Adds one string flag per option; each appends to options.flags.
 void addFlags(CLI::App &app, const std::vector<FlagHelp> &flags,
@@ -146,6 +152,17 @@ void Grammar::addCompile() {
   sub.add_option("--loose", options.looseDir,
                  "also write .ptx, .cubin and .so files into a directory")
       ->type_name("DIR");
+  sub.add_option("--triton", options.tritonDir,
+                 "also write what Triton's loader reads into a directory: one "
+                 "folder a kernel, of one launch each")
+      ->type_name("DIR");
+  sub.add_option(
+         "--abi", options.abi,
+         "parameters of GPU kernels: bare, kdac's alone, or triton, with "
+         "two unread scratch pointers after them; default: bare, and "
+         "triton with --triton")
+      ->check(CLI::IsMember({"bare", "triton"}))
+      ->type_name("ABI");
   addAssembler(sub);
   sub.add_flag("--check", options.check,
                "run host kernels against the f64 oracle before writing");
@@ -226,6 +243,13 @@ void Grammar::addEmbed() {
   sub.add_option("--name", options.name,
                  "prefix of files and symbols; default: the pack's name")
       ->type_name("NAME");
+  CLI::Option *object = sub.add_option(
+      "--object", options.object,
+      "put the pack into NAME.o for a machine: native, x86-64 or aarch64");
+  object->type_name("MACHINE");
+  sub.add_flag("--triton-aot", options.tritonAot,
+               "files as triton.tools.compile writes, for triton.tools.link")
+      ->excludes(object);
 }
 
 } // namespace

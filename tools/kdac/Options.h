@@ -29,7 +29,9 @@ struct Options {
   std::vector<std::string> targets; ///< also list: of the spec
   std::string output;               ///< the .kdac file; emit: the text
   std::string looseDir;             ///< directory for .ptx, .cubin, .so
-  std::string ptxas;                ///< explicit path
+  std::string tritonDir;            ///< directory for what Triton loads
+  std::string abi;   ///< triton or bare; default: see Options.cpp
+  std::string ptxas; ///< explicit path
   bool assemble = true;
   bool check = false; ///< run host kernels against the oracle
   int64_t jobs = 0;
@@ -48,6 +50,8 @@ struct Options {
 
   // embed; output is a folder
   std::string name;
+  std::string object; ///< machine of an object file; empty: bytes in C
+  bool tritonAot = false;
 };
 
 /// Parses, or says how to exit: help was printed (0), or a sentence (2).

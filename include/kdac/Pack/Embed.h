@@ -12,12 +12,22 @@ struct EmbeddedSources {
   std::string header, source;
 };
 
+/// Where the pack's bytes are.
+enum class EmbedBytes {
+  InSource, ///< in NAME.c
+  InObject, ///< at the symbol embedSymbol(NAME) of an object file
+};
+
 /// `name` prefixes every symbol and must be a C identifier. One function a
 /// variant, whatever number of targets it has; symbols are hidden outside the
 /// program or library they are linked into. Little-endian machines only, as
 /// everything of kdac.
 StatusOr<EmbeddedSources> embedPack(const PackReader &pack,
-                                    const std::string &name);
+                                    const std::string &name,
+                                    EmbedBytes bytes = EmbedBytes::InSource);
+
+/// The symbol of a pack's bytes in an object file.
+std::string embedSymbol(const std::string &name);
 
 /// A C identifier for a pack's file: "a/kda-k3.kdac" is "kda_k3".
 std::string embedName(const std::string &path);
