@@ -1,12 +1,28 @@
 # kdac_add_kernels(target SPEC pack.yaml ARCHS host sm_90a ... [NAME name]
-#                  [PTXAS path] [NO_ASSEMBLE])
+#                  [PTXAS path] [NO_ASSEMBLE] [OBJECT] [STATIC])
 #
 # Compiles the pack spec at build time and links the kernels into `target`, which
 # includes "name.h" (default: the spec's file name). ARCHS replaces the targets of
 # the spec. GPU code is assembled by ptxas if it is found, or by PTXAS;
-# NO_ASSEMBLE leaves PTX to the driver. docs/EMBEDDING.md.
+# NO_ASSEMBLE leaves PTX to the driver. OBJECT puts the kernels into an object
+# file, which spares the C compiler megabytes of numbers; STATIC links
+# kdac::static instead of kdac::kdac. docs/EMBEDDING.md.
+
+# The word of `kdac embed --object` for the machine that is compiled for.
+function(kdac_object_machine out_machine)
+  if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+    set(${out_machine} x86-64 PARENT_SCOPE)
+  elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64|ARM64)$")
+    set(${out_machine} aarch64 PARENT_SCOPE)
+  else()
+    message(FATAL_ERROR "kdac_add_kernels: OBJECT is for x86-64 and aarch64, not "
+      "for '${CMAKE_SYSTEM_PROCESSOR}'; leave it out")
+  endif()
+endfunction()
+
 function(kdac_add_kernels target)
-  cmake_parse_arguments(PARSE_ARGV 1 ARG "NO_ASSEMBLE" "SPEC;NAME;PTXAS" "ARCHS")
+  cmake_parse_arguments(PARSE_ARGV 1 ARG "NO_ASSEMBLE;OBJECT;STATIC"
+    "SPEC;NAME;PTXAS" "ARCHS")
   if(NOT TARGET ${target})
     message(FATAL_ERROR "kdac_add_kernels: there is no target '${target}'")
   endif()
@@ -20,6 +36,10 @@ function(kdac_add_kernels target)
   if(NOT KDAC_COMPILER)
     message(FATAL_ERROR "kdac_add_kernels(${target}): the compiler 'kdac' was not "
       "found; install kdac-tools, or set KDAC_COMPILER to its path")
+  endif()
+  if(ARG_STATIC AND NOT TARGET kdac::static)
+    message(FATAL_ERROR "kdac_add_kernels(${target}): STATIC needs libkdac.a, "
+      "which this installation of kdac lacks; leave it out")
   endif()
   get_filename_component(spec ${ARG_SPEC} ABSOLUTE)
   if(NOT EXISTS ${spec})
@@ -47,11 +67,24 @@ function(kdac_add_kernels target)
     COMMAND ${KDAC_COMPILER} compile ${spec} ${options} -o ${stem}.kdac
     DEPENDS ${spec} ${KDAC_COMPILER}
     COMMENT "Compiling kernels of ${ARG_SPEC}" VERBATIM)
-  add_custom_command(OUTPUT ${stem}.c ${stem}.h
-    COMMAND ${KDAC_COMPILER} embed ${stem}.kdac --name=${ARG_NAME} -o ${dir}
+  set(files ${stem}.c ${stem}.h)
+  set(embed --name=${ARG_NAME})
+  if(ARG_OBJECT)
+    kdac_object_machine(machine)
+    list(APPEND embed --object=${machine})
+    list(APPEND files ${stem}.o)
+    set_source_files_properties(${stem}.o PROPERTIES
+      EXTERNAL_OBJECT YES GENERATED YES)
+  endif()
+  add_custom_command(OUTPUT ${files}
+    COMMAND ${KDAC_COMPILER} embed ${stem}.kdac ${embed} -o ${dir}
     DEPENDS ${stem}.kdac ${KDAC_COMPILER}
     COMMENT "Embedding kernels of ${ARG_SPEC}" VERBATIM)
-  target_sources(${target} PRIVATE ${stem}.c ${stem}.h)
+  target_sources(${target} PRIVATE ${files})
   target_include_directories(${target} PRIVATE ${dir})
-  target_link_libraries(${target} PRIVATE kdac::kdac)
+  if(ARG_STATIC)
+    target_link_libraries(${target} PRIVATE kdac::static)
+  else()
+    target_link_libraries(${target} PRIVATE kdac::kdac)
+  endif()
 endfunction()

@@ -1,5 +1,5 @@
-# What `cmake --install` and `cpack` ship: a runtime component (libkdac, its
-# header, the CMake package, kdac-pack) that needs the C library only, and a tools
+# What `cmake --install` and `cpack` ship: a runtime component (libkdac, shared
+# and as an archive, its header, the CMake package, kdac-pack) that needs the C library only, and a tools
 # component (the compiler) that needs LLVM's shared libraries.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
@@ -8,6 +8,8 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kdac)
 install(TARGETS KdacShared EXPORT kdacTargets
   LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime
   INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/libkdac.a
+  DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT runtime)
 install(TARGETS kdac-pack DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT runtime)
 install(FILES ${PROJECT_SOURCE_DIR}/include/kdac-c/kdac.h
   DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kdac-c COMPONENT runtime)
@@ -15,7 +17,7 @@ install(EXPORT kdacTargets NAMESPACE kdac:: DESTINATION ${package_dir}
   COMPONENT runtime)
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/kdacConfig.cmake.in
   ${PROJECT_BINARY_DIR}/kdacConfig.cmake INSTALL_DESTINATION ${package_dir}
-  PATH_VARS CMAKE_INSTALL_BINDIR)
+  PATH_VARS CMAKE_INSTALL_BINDIR CMAKE_INSTALL_LIBDIR CMAKE_INSTALL_INCLUDEDIR)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/kdacConfigVersion.cmake
   COMPATIBILITY SameMinorVersion)
 install(FILES
@@ -29,6 +31,12 @@ configure_file(${PROJECT_SOURCE_DIR}/cmake/kdac.pc.in
   ${PROJECT_BINARY_DIR}/kdac.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/kdac.pc
   DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig COMPONENT runtime)
+# Optional Python on top of libkdac: FLA's operators, Triton's loader.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/kdac_fla
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/kdac/python COMPONENT runtime
+  PATTERN "__pycache__" EXCLUDE)
+install(FILES ${PROJECT_SOURCE_DIR}/python/kdac_triton.py
+  DESTINATION ${CMAKE_INSTALL_DATADIR}/kdac/python COMPONENT runtime)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/examples
   DESTINATION ${CMAKE_INSTALL_DATADIR}/kdac COMPONENT runtime)
 

@@ -11,28 +11,26 @@ fail() { echo "install.sh: $*" >&2; exit 1; }
 
 cmake --install "$build" --prefix "$prefix" >"$work/log"
 
-# The example engine, from a copy, by the C compiler of the machine.
-cp -r "$prefix/share/kdac/examples/engine" "$work/engine"
-cmake -G Ninja -S "$work/engine" -B "$work/engine/build" -DCMAKE_C_COMPILER=cc \
-  -DCMAKE_C_FLAGS="-std=c11 -Wall -Wextra -Werror -pedantic" \
-  -DCMAKE_PREFIX_PATH="$prefix" >>"$work/log" 2>&1 ||
-  { cat "$work/log"; fail "the engine does not configure"; }
-grep -q "KDAC_COMPILER:FILEPATH=$prefix/bin/kdac$" \
-  "$work/engine/build/CMakeCache.txt" || fail "another compiler was found"
-cmake --build "$work/engine/build" >>"$work/log" 2>&1 ||
-  { cat "$work/log"; fail "the engine does not build"; }
+. "$(dirname "$0")/engine.sh"
+build_engine "$prefix" engine
 
 # It needs the C library and libkdac; its kernels came along.
-needed=$(ldd "$work/engine/build/engine" | awk '{print $1}' |
-  grep -Ev '^(linux-vdso|libc\.|libm\.|/lib|libkdac\.so)' || true)
+needed=$(needs "$work/engine/build/engine" libkdac)
 [ -z "$needed" ] || fail "the engine needs $needed"
 needed=$(ldd "$prefix/lib"/*/libkdac.so "$prefix/lib/libkdac.so" 2>/dev/null |
   awk '/=>/ {print $1}' |
   grep -Ev '^(libc|libm|libdl|libpthread)\.so' || true)
 [ -z "$needed" ] || fail "libkdac needs $needed"
-env -i "$work/engine/build/engine" "$work/run.bin" ||
-  fail "the engine does not run"
-"$oracle" "$work/run.bin" || fail "the engine is too far from the oracle"
+run_engine engine "$oracle"
+
+# The kernels in an object file and the runtime in an archive: nothing but C++'s
+# library is needed then.
+build_engine "$prefix" archive "OBJECT STATIC"
+needed=$(needs "$work/archive/build/engine" "(libstdc\\+\\+|libgcc_s)")
+[ -z "$needed" ] || fail "the static engine needs $needed"
+run_engine archive "$oracle"
+grep -q 0x "$work/archive/build/kdac/engine/kernels.c" &&
+  fail "kernels.c still has the pack"
 
 if [ ! -e /dev/nvidia0 ]; then
   env -i "$work/engine/build/engine" "$work/none" cuda:0 2>"$work/errors" &&
@@ -73,5 +71,15 @@ if command -v pkg-config >/dev/null; then
   cc "$work/version.c" -o "$work/version" $(pkg-config --cflags --libs kdac)
   LD_LIBRARY_PATH=$(dirname "$lib") "$work/version" ||
     fail "the header and the library differ"
+  # With the archive alone, what --static adds must be enough.
+  mkdir "$work/static"
+  cp "$(dirname "$lib")/libkdac.a" "$work/static"
+  # shellcheck disable=SC2046
+  cc "$work/version.c" -o "$work/version-static" \
+    $(pkg-config --static --define-variable=libdir="$work/static" --cflags \
+      --libs kdac)
+  [ -z "$(needs "$work/version-static" '(libstdc\+\+|libgcc_s)')" ] ||
+    fail "the program from the archive needs libkdac.so"
+  "$work/version-static" || fail "the header and the archive differ"
 fi
 echo "install.sh: good"
