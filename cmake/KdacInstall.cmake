@@ -1,6 +1,7 @@
 # What `cmake --install` and `cpack` ship: a runtime component (libkdac, shared
-# and as an archive, its header, the CMake package, kdac-pack) that needs the C library only, and a tools
-# component (the compiler) that needs LLVM's shared libraries.
+# and as an archive, its header, the CMake package, kdac-pack) that needs the C
+# library only, and a tools component (the compiler) that needs LLVM's shared
+# libraries.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kdac)

@@ -165,10 +165,11 @@ class Device(_Handle):
         super().__init__(library, library.c.kdac_device_close, handle)
 
     def info(self):
+        """(name, driver's version), both texts."""
         info = DeviceInfo()
         self.library.check(self.library.c.kdac_device_get_info(self.handle,
                                                                byref(info)))
-        return info
+        return info.name.decode(), info.driver.decode()
 
 
 class Pack(_Handle):

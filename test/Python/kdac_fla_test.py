@@ -432,6 +432,9 @@ class LibraryTest(unittest.TestCase):
         with self.assertRaisesRegex(abi.KdacError, "does not load.*KDAC_LIBRARY"):
             abi.Library("/no/such/libkdac.so")
 
+    def test_device_info(self):
+        self.assertEqual(abi.Library(LIBRARY).device("host").info(), ("host", ""))
+
     def test_a_missing_pack_has_a_sentence(self):
         with self.assertRaisesRegex(abi.KdacError, "pack '/no/pack' cannot be"):
             abi.Library(LIBRARY).pack("/no/pack")

@@ -135,8 +135,8 @@ class Runner:
                                       fla.ops.kda.fused_recurrent_kda)
         self.low_level = recurrent  # its function is looked up at each call
         self.launches = read_manifest(options.pack)
-        info = self.backend.operators.library.device("cuda:0").info()
-        self.machine = {"gpu": info.name.decode(), "driver": info.driver.decode()}
+        name, driver = self.backend.operators.library.device("cuda:0").info()
+        self.machine = {"gpu": name, "driver": driver}
         self.options = options
         self.compared = collections.Counter()  # calls, by function
 
