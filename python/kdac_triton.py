@@ -23,7 +23,8 @@ class Source:
 
 def evaluate(expression, sizes):
     """A size expression (include/kdac/Pack/SizeExpr.h) over named sizes."""
-    functions = {"ceildiv": lambda a, b: -(-a // b), "max": max, "min": min}
+    functions = {"ceildiv": lambda a, b: -(-a // b), "max": max, "min": min,
+                 "less": lambda a, b: int(a < b)}
 
     def value(node):
         if isinstance(node, ast.Constant) and type(node.value) is int:
@@ -50,12 +51,12 @@ class Kernel:
     def __init__(self, compiled, own):
         self.compiled, self.own = compiled, own
 
-    def sizes(self, N, T, H, HV=None, packed=False):
+    def sizes(self, N, T, H, HV=None, packed=False, sms=1):
         """Names of size expressions. T: tokens of a sequence, or of all when
-        the call is packed."""
+        the call is packed. sms: multiprocessors of the GPU."""
         return {"N": N, "T": T, "tokens": T if packed else N * T, "H": H,
                 "HV": HV or H, "K": self.own["K"], "V": self.own["V"],
-                "checked": 0}
+                "checked": 0, "sms": sms}
 
     def grid(self, **sizes):
         return (evaluate(self.own["grid"], self.sizes(**sizes)), 1, 1)

@@ -140,7 +140,8 @@ class LoaderTest(unittest.TestCase):
     def test_size_expressions(self):
         sizes = {"N": 3, "T": 65, "V": 100}
         for text, value in (("N * ceildiv(T, 64) + max(V, 7)", 106),
-                            ("min(N, T) * (V + 1)", 303)):
+                            ("min(N, T) * (V + 1)", 303),
+                            ("less(N, 3) + less(2, N)", 1)):
             self.assertEqual(kdac_triton.evaluate(text, sizes), value)
         for text in ("N - 1", "K", "N.real", "open(N, T)", "N ** 2", "'N'"):
             with self.assertRaisesRegex(ValueError, "no size expression"):

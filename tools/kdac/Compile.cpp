@@ -50,7 +50,8 @@ static Error prepareForTriton(CompileJob &job, const Options &options) {
   if (!options.assemble)
     return failure("--triton needs cubins, which --no-assemble leaves out");
   // Its launcher makes one launch.
-  if (job.variant.form == Form::Chunk && job.schedule.roles.empty())
+  if (job.variant.form == Form::Chunk && job.schedule.roles.empty() &&
+      job.schedule.vTile == 0)
     job.schedule.roles = "fused";
   return Error::success();
 }
