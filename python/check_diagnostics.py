@@ -68,7 +68,7 @@ def spec_labels(path):
 
 
 def check_labels(root):
-    for name in ("Dplr", "Tile"):
+    for name in ("Dplr", "Tile", "Triton"):
         source = root / "lib/Dialect" / f"{name}Ops.cpp"
         spec = root / "dialect" / name / "SPEC.md"
         tests = (root / "test/Dialect" / f"{name.lower()}-errors.mlir").read_text()
