@@ -157,4 +157,56 @@ def TileToHostPass : Pass<"tile-to-host", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def TileToTTIRPass : Pass<"tile-to-ttir", "::mlir::ModuleOp"> {
+  let summary = "lower a tile kernel to Triton IR that Triton compiles";
+  let description = [{
+    The one kernel of the module becomes `tt.func public @name` with the same
+    arguments in the same order (pointers, i64 sizes, f32 scale) for a grid of the
+    same program instances on x (docs/TRITON.md). Pointers and masks only, no block
+    pointers and no descriptors. What the kernel was made for is attributes of the
+    function: `kdac.v_tile`, `kdac.slices`, `kdac.num_warps`, `kdac.num_stages`.
+
+    Tensors have powers of two of elements: dimensions are rounded up, and padding
+    is masked wherever elements are added or stored. Triton takes no rows or blocks
+    out of a tensor, so structured ops work on whole tiles and mask: one product
+    for each halving of a decayed Gram product and one for the leaves. Products of
+    fewer than 16 rows or columns are refused, and kernels of several launches. A
+    kernel that checks slot indices is dropped.
+
+    Numerics: as the tile program says; f32 sums in Triton's order. tf32 operands
+    are rounded to nearest even here. exp2, rsqrt and division are Triton's
+    (2 ulp). The inverse is forward substitution in f32 on diagonal blocks of 16
+    rows, then f32 products of blocks.
+
+    ```mlir
+    func.func @scale(%x: !tile.ref<f32>) attributes {tile.kernel} {
+      %zero = arith.constant 0 : index
+      %one = arith.constant 1 : index
+      %n = arith.constant 64 : index
+      %two = arith.constant dense<2.0> : tensor<64xf32>
+      %0 = tile.load %x[%zero] stride %one valid [%n] align 16
+          : !tile.ref<f32> -> tensor<64xf32>
+      %1 = arith.mulf %0, %two : tensor<64xf32>
+      tile.store %1, %x[%zero] stride %one valid [%n] align 16
+          : tensor<64xf32>, !tile.ref<f32>
+      return
+    }
+    ```
+    becomes (test/Conversion/tile-to-ttir.mlir)
+    ```mlir
+    tt.func public @scale(%x: !tt.ptr<f32> {tt.divisibility = 16 : i32}) attributes {noinline = false} {
+      %address = tt.ptr_to_int %x : !tt.ptr<f32> -> i64
+      %present = arith.cmpi ne, %address, %c0_i64 : i64
+      …
+      %range = tt.make_range {end = 64 : i32, start = 0 : i32} : tensor<64xi32>
+      %pointers = tt.addptr %splat, %range : tensor<64x!tt.ptr<f32>>, tensor<64xi32>
+      %0 = tt.load %pointers, %mask, %zeros : tensor<64x!tt.ptr<f32>>
+    ```
+  }];
+  let dependentDialects = [
+    "::kdac::tt::TritonDialect", "::mlir::arith::ArithDialect",
+    "::mlir::gpu::GPUDialect", "::mlir::math::MathDialect",
+    "::mlir::scf::SCFDialect"];
+}
+
 #endif // KDAC_PASSES_TD

@@ -19,10 +19,10 @@ using namespace mlir;
 namespace kdac {
 
 void registerKdacDialects(DialectRegistry &registry) {
-  registry
-      .insert<dplr::DplrDialect, tile::TileDialect, func::FuncDialect,
-              arith::ArithDialect, math::MathDialect, scf::SCFDialect,
-              vector::VectorDialect, LLVM::LLVMDialect, NVVM::NVVMDialect>();
+  registry.insert<dplr::DplrDialect, tile::TileDialect, tt::TritonDialect,
+                  func::FuncDialect, arith::ArithDialect, math::MathDialect,
+                  scf::SCFDialect, vector::VectorDialect, LLVM::LLVMDialect,
+                  NVVM::NVVMDialect>();
   registerBuiltinDialectTranslation(registry);
   registerLLVMDialectTranslation(registry);
   registerNVVMDialectTranslation(registry);
@@ -46,6 +46,14 @@ static void buildHostExit(OpPassManager &pm, int64_t vectorWidth) {
   buildHostLowering(pm);
 }
 
+/// From tiles to Triton IR. Triton takes a .ttir file as it is, without its own
+/// clean-up.
+static void buildTritonExit(OpPassManager &pm) {
+  pm.addPass(createTileToTTIRPass());
+  pm.addPass(createCanonicalizerPass());
+  pm.addPass(createCSEPass());
+}
+
 void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
                    const ScheduleOptions &options, LaunchAbi abi) {
   if (stage == Stage::Dplr)
@@ -56,12 +64,17 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   schedule.vTile = options.vTile;
   schedule.warps = options.warps;
   schedule.roles = options.roles;
+  // A Triton IR file holds one kernel.
+  if (stage == Stage::Ttir && options.roles.empty())
+    schedule.roles = "fused";
   pm.addPass(createDplrSelectSchedulePass(schedule));
   pm.addPass(createDplrToTilePass());
   // Common factors (exp2 of G, the decayed rows) become one value before any
   // exit decides where values live.
   pm.addPass(createCanonicalizerPass());
   pm.addPass(createCSEPass());
+  if (stage == Stage::Ttir)
+    return buildTritonExit(pm);
   const Target *row = findTarget(target);
   if (stage == Stage::Tile || !row)
     return;

@@ -23,6 +23,7 @@ static std::optional<EmitStage> parseStage(StringRef text) {
   return StringSwitch<Result>(text)
       .Case("dplr", EmitStage{Stage::Dplr, std::nullopt})
       .Case("tile", EmitStage{Stage::Tile, std::nullopt})
+      .Case("ttir", EmitStage{Stage::Ttir, TargetKind::Gpu})
       .Case("scheduled", EmitStage{Stage::Scheduled, TargetKind::Gpu})
       .Case("llvm", EmitStage{Stage::Llvm, TargetKind::Gpu})
       .Case("ptx", EmitStage{std::nullopt, TargetKind::Gpu})
@@ -48,13 +49,11 @@ static int output(const Options &options, StringRef text) {
 }
 
 int runEmit(const Options &options) {
-  if (options.stage == "ttir")
-    return refuse("stage ttir is not there yet, it comes with its own issue; "
-                  "use dplr, tile, scheduled, llvm, ptx or host-llvm");
   std::optional<EmitStage> stage = parseStage(options.stage);
   if (!stage)
     return refuse("unknown stage '" + options.stage +
-                  "'; use dplr, tile, scheduled, llvm, ptx or host-llvm");
+                  "'; use dplr, tile, ttir, scheduled, llvm, ptx or "
+                  "host-llvm");
   Expected<CompileJob> job = jobFromFlags(options, targetFor(options, *stage));
   if (!job)
     return refuse(toString(job.takeError()));
@@ -63,8 +62,8 @@ int runEmit(const Options &options) {
     return refuse("stage " + options.stage + " does not exist for target " +
                   job->variant.target + "; use " +
                   (kind == TargetKind::Host ? "dplr, tile or host-llvm"
-                                            : "dplr, tile, scheduled, llvm or "
-                                              "ptx"));
+                                            : "dplr, tile, ttir, scheduled, "
+                                              "llvm or ptx"));
   Expected<std::string> text =
       stage->stage ? printStage(*job, *stage->stage) : printPtx(*job);
   if (!text)

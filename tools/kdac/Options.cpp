@@ -28,7 +28,10 @@ constexpr char emitExamples[] = R"(examples:
       what the default KDA chunk kernel computes
   kdac emit --stage=tile --target=sm_90a
       its block program
-  kdac emit --stage=ptx --target=sm_90a --form=step -o step.ptx)";
+  kdac emit --stage=ptx --target=sm_90a --form=step -o step.ptx
+  kdac emit --stage=ttir --target=sm_80 -o kda.ttir
+      Triton IR with the schedule of that target, for any GPU Triton compiles
+      for; docs/TRITON.md)";
 
 constexpr char checkExamples[] = R"(examples:
   kdac check
@@ -177,7 +180,7 @@ void Grammar::addEmit() {
   CLI::App &sub = command(Command::Emit, "emit", "print one kernel at a stage",
                           emitExamples);
   sub.add_option("--stage", options.stage,
-                 "dplr, tile, scheduled, llvm, ptx, host-llvm or ttir")
+                 "dplr, tile, ttir, scheduled, llvm, ptx or host-llvm")
       ->required()
       ->type_name("");
   sub.add_option("--target", options.target, "one of: " + targets)

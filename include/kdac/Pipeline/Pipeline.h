@@ -26,7 +26,7 @@ struct ScheduleOptions {
 };
 
 /// The stages of `kdac emit --stage=`.
-enum class Stage { Dplr, Tile, Scheduled, Llvm };
+enum class Stage { Dplr, Tile, Ttir, Scheduled, Llvm };
 
 /// Every dialect the pipeline creates, with its translations to LLVM IR.
 void registerKdacDialects(mlir::DialectRegistry &registry);
@@ -36,8 +36,8 @@ mlir::OwningOpRef<mlir::ModuleOp> buildDplrModule(mlir::MLIRContext &context,
                                                   const Variant &variant);
 
 /// Passes that take a dplr module to `stage` for `target` (a row of the target
-/// table): select-schedule, dplr-to-tile, [place], to-nvvm or to-host, to llvm.
-/// `abi` is that of GPU kernels; host kernels have one of their own.
+/// table): select-schedule, dplr-to-tile, [place], to-nvvm or to-host, to llvm;
+/// or to-ttir. `abi` is that of GPU kernels; host kernels have one of their own.
 void buildPipeline(mlir::OpPassManager &pm, llvm::StringRef target, Stage stage,
                    const ScheduleOptions &options = {},
                    LaunchAbi abi = LaunchAbi::Bare);
