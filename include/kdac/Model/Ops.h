@@ -1,0 +1,144 @@
+// Promises: the operations of a hybrid model's forward pass, each one call, as
+// an engine can use them alone. Does not: own tensors, allocate during a call,
+// or know the order of layers (Forward.h).
+#ifndef KDAC_MODEL_OPS_H
+#define KDAC_MODEL_OPS_H
+
+#include "kdac/Model/Weights.h"
+
+namespace kdac::model {
+
+/// A matrix of activations [rows, width]; f32 on the host. Rows are `stride`
+/// elements apart and begin at multiples of 64 bytes.
+struct Rows {
+  float *data = nullptr;
+  int64_t rows = 0, width = 0, stride = 0;
+
+  float *row(int64_t i) const { return data + i * stride; }
+  /// The first `count` rows.
+  Rows first(int64_t count) const { return {data, count, width, stride}; }
+  /// `count` columns from `begin` on, which is a multiple of 16.
+  Rows columns(int64_t begin, int64_t count) const {
+    return {data + begin, rows, count, stride};
+  }
+};
+
+/// A piece of one sequence in a batch.
+struct Piece {
+  int32_t slot = 0;  ///< where the sequence's caches are
+  int64_t past = 0;  ///< tokens in the caches; 0: a fresh sequence
+  int64_t begin = 0; ///< its first row in the batch
+  int64_t count = 0; ///< its rows
+};
+
+/// The pieces of a call as kernels want them. Arrays outlive the call.
+struct BatchView {
+  const Piece *pieces = nullptr;
+  int64_t count = 0;                ///< pieces
+  int64_t tokens = 0;               ///< rows of all pieces
+  const int32_t *slots = nullptr;   ///< [count]
+  const int32_t *sources = nullptr; ///< [count]: the slot, or -1 if fresh
+  const int32_t *offsets = nullptr; ///< [count + 1]
+  /// Every piece is one token: the step form runs, on fused kernels.
+  bool isDecode = false;
+};
+
+/// A KDA layer's caches: slots of states and of the last raw inputs of q, k, v.
+struct KdaCache {
+  float *state = nullptr; ///< [slots, heads, V, K]
+  float *q = nullptr, *k = nullptr,
+        *v = nullptr; ///< [slots, P, W], oldest first
+  int64_t slots = 0;
+};
+
+/// An MLA layer's cache: pages of latent rows, and which pages a slot has.
+struct MlaCache {
+  float *pages = nullptr;         ///< [pages, pageTokens, cacheDim]
+  const int32_t *table = nullptr; ///< [slots, pagesPerSlot]
+  int64_t pageTokens = 0, pagesPerSlot = 0, cacheDim = 0;
+
+  /// Row of token `t` of `slot`; 64-bit throughout.
+  float *row(int32_t slot, int64_t t) const {
+    int64_t page = table[slot * pagesPerSlot + t / pageTokens];
+    return pages + (page * pageTokens + t % pageTokens) * cacheDim;
+  }
+};
+
+/// What the router chose for each row: experts and their weights.
+struct Routing {
+  int32_t *expert = nullptr; ///< [rows, topK]
+  float *weight = nullptr;   ///< [rows, topK]
+  int64_t topK = 0;
+};
+
+/// The operations. A failure is kept, later calls do nothing, and status() says
+/// it: a forward pass is a list of calls with one check at its end. Inputs and
+/// outputs do not overlap unless said.
+class Ops {
+public:
+  virtual ~Ops() = default;
+
+  /// The first failure since the last clear().
+  virtual Status status() const = 0;
+  virtual void clear() = 0;
+
+  /// y[i] = table[tokens[i]]; tokens are below table.out.
+  virtual void embed(const int32_t *tokens, const Matrix &table, Rows y) = 0;
+  /// y = x Wᵀ.
+  virtual void matmul(Rows x, const Matrix &w, Rows y) = 0;
+  /// y = x rsqrt(mean(x²) + eps) w; y may be x.
+  virtual void rmsNorm(Rows x, const Vector &w, double eps, Rows y) = 0;
+  /// x += y.
+  virtual void add(Rows y, Rows x) = 0;
+  /// y = x.
+  virtual void copy(Rows x, Rows y) = 0;
+  /// x *= sigmoid(gate).
+  virtual void sigmoidGate(Rows gate, Rows x) = 0;
+  /// y = activation(gate) up, by the config; y may be gate.
+  virtual void activate(Rows gate, Rows up, Rows y) = 0;
+  /// y = x[index[i]] for y.rows rows.
+  virtual void gather(Rows x, const int32_t *index, Rows y) = 0;
+
+  /// Causal depthwise convolution with SiLU of packed pieces; `cache` [slots,
+  /// D, W] gives the inputs before a piece and keeps the last ones.
+  virtual void shortConv(const BatchView &batch, Rows x, const Vector &w,
+                         float *cache, Rows y) = 0;
+  /// The recurrence of a KDA layer on convolved q, k, v [tokens, P]: gate map,
+  /// normalisation of q and k, states in their slots.
+  virtual void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
+                        Rows k, Rows v, Rows decay, Rows beta,
+                        const KdaCache &cache, Rows out) = 0;
+  /// The same on raw q, k, v with convolutions before and the gated norm of z
+  /// behind it, in one kernel.
+  virtual void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
+                       Rows k, Rows v, Rows decay, Rows beta, Rows z,
+                       const KdaCache &cache, Rows out) = 0;
+  /// y = per head: x rsqrt(mean(x²) + eps) w sigmoid(z); y may be x.
+  virtual void gatedNorm(Rows x, const Vector &w, double eps, Rows z,
+                         Rows y) = 0;
+
+  /// Appends rows [latent | shared key] to the pages of their pieces, the
+  /// latent part normalised.
+  virtual void storeLatent(const BatchView &batch, Rows c, const Vector &norm,
+                           double eps, const MlaCache &cache) = 0;
+  /// Causal attention of q [tokens, H (nope + rope)] over the cached rows,
+  /// which include the pieces' own: out [tokens, H valueDim]. Absorbed for
+  /// single tokens, materialised for longer pieces (hybrid-model.md 5).
+  virtual void attend(const BatchView &batch, Rows q, const Matrix &kvB,
+                      const MlaCache &cache, Rows out) = 0;
+
+  /// Experts and weights of each row from its router logits, which change
+  /// (hybrid-model.md 1.6).
+  virtual void route(Rows logits, const Vector &bias, const Routing &to) = 0;
+  /// y = Σ_j weight_j expert_j(x).
+  virtual void experts(Rows x, const Routing &routing, const MoeWeights &w,
+                       Rows y) = 0;
+  /// Attention residuals: y = Σ_j softmax_j(score of V_j) V_j over the bank's
+  /// entries and `prefix` (hybrid-model.md 2.2); y may be prefix.
+  virtual void mix(const Rows *bank, int64_t entries, Rows prefix,
+                   const Vector &query, double eps, Rows y) = 0;
+};
+
+} // namespace kdac::model
+
+#endif // KDAC_MODEL_OPS_H

@@ -1,0 +1,106 @@
+// Promises: everything a running model remembers and writes, in one struct:
+// states and convolution inputs in slots, latent rows in pages, activations;
+// planned before it is allocated. Does not: compute.
+#ifndef KDAC_MODEL_SESSION_H
+#define KDAC_MODEL_SESSION_H
+
+#include "kdac/Model/Ops.h"
+#include "kdac/Model/Plan.h"
+
+#include <memory>
+#include <string>
+
+namespace kdac::model {
+
+struct SessionLimits {
+  int64_t slots = 1;         ///< sequences at a time
+  int64_t contextTokens = 0; ///< the longest sequence
+  int64_t totalTokens = 0;   ///< of all sequences; 0: slots * contextTokens
+  int64_t batchTokens = 512; ///< rows of a forward call
+};
+
+/// Activations of one call, each [batchTokens, its width].
+struct Activations {
+  Rows stream, normed, branch, mixed; ///< [hidden]
+  Rows q, k, v, qConv, kConv, vConv;  ///< [P]
+  Rows low;                           ///< [kdaDim], of a low-rank projection
+  Rows decay, z, o;                   ///< [P]
+  Rows beta;                          ///< [kdaHeads]
+  Rows queryLow;                      ///< [queryRank]
+  Rows query;                         ///< [H queryDim]
+  Rows latent;                        ///< [cacheDim]
+  Rows values, valueGate;             ///< [H valueDim]
+  Rows gate, up;                      ///< [widest MLP but for experts]
+  Rows router;                        ///< [experts]
+  Rows expertIn, expertOut;           ///< [expertInput]
+  std::vector<Rows> bank;             ///< [hidden] each, attention residuals
+  Rows chosen;                        ///< [slots, hidden], rows with logits
+  Rows logits;                        ///< [slots, vocab]
+  Routing routing;                    ///< [batchTokens, topK]
+};
+
+/// What a slot was at a token: recurrent states cannot be cut shorter, so that
+/// going back needs a copy of them.
+class Mark;
+
+class Session {
+public:
+  /// Bytes of caches and activations. The error names what does not fit.
+  static StatusOr<int64_t> plannedBytes(const ModelConfig &config,
+                                        const SessionLimits &limits);
+  /// Allocates everything; refused where the machine has less memory.
+  static StatusOr<Session> create(const ModelConfig &config,
+                                  const SessionLimits &limits);
+  Session(Session &&) noexcept;
+  Session &operator=(Session &&) noexcept;
+  ~Session();
+
+  const SessionLimits &limits() const;
+  Activations &activations();
+  /// Caches of the layer, which has that mixer.
+  KdaCache kda(int64_t layer);
+  MlaCache mla(int64_t layer);
+
+  /// A slot for a fresh sequence, or an error where all are in use.
+  StatusOr<int32_t> open();
+  /// Gives the slot and its pages back.
+  void close(int32_t slot);
+  bool isOpen(int64_t slot) const;
+  /// Tokens in the slot's caches.
+  int64_t length(int32_t slot) const;
+  /// Pages for `tokens` more tokens; the error says which limit is too small.
+  Status reserve(int32_t slot, int64_t tokens);
+  /// The forward pass has put `tokens` more tokens into the caches.
+  void advance(int32_t slot, int64_t tokens);
+
+  /// Another slot that continues from the same tokens.
+  StatusOr<int32_t> fork(int32_t slot);
+  /// Remembers the slot as it is, for rollback().
+  Mark mark(int32_t slot) const;
+  /// Back to the mark, which must be of this slot's own past.
+  Status rollback(int32_t slot, const Mark &mark);
+  /// The slot's memory as a file, and back into a fresh slot. The file knows
+  /// the model's shape and its own digest.
+  Status save(int32_t slot, const std::string &path) const;
+  StatusOr<int32_t> restore(const std::string &path);
+
+private:
+  struct State;
+  explicit Session(std::unique_ptr<State> state);
+  std::unique_ptr<State> state;
+};
+
+class Mark {
+public:
+  int64_t length() const { return tokens; }
+
+private:
+  friend class Session;
+  int32_t slot = 0;
+  int64_t tokens = 0;
+  std::vector<float> fixed; ///< states and convolution inputs
+};
+
+} // namespace kdac::model
+
+#endif // KDAC_MODEL_SESSION_H

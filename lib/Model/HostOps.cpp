@@ -1,0 +1,187 @@
+#include "HostOps.h"
+
+#include "Lanes.h"
+
+#include <cblas.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace kdac::model {
+
+HostOps::HostOps(const ModelConfig &config, const OpsLimits &limits)
+    : config(config), limits(limits), pool(limits.threads) {
+  openblas_set_num_threads(1);
+}
+
+Status HostOps::prepare(const PackReader &pack) {
+  if (config.count(Mixer::Kda) > 0)
+    for (bool isStep : {false, true})
+      if (Status s = loadKernel(pack, isStep); !s.ok())
+        return s;
+  if (config.experts == 0)
+    return Status::success();
+  int64_t entries = limits.tokens * config.topK;
+  order.resize(static_cast<size_t>(entries));
+  starts.resize(static_cast<size_t>(config.experts) + 1);
+  auto allocate = [&](AlignedBuffer &to, int64_t width) {
+    StatusOr<AlignedBuffer> memory = AlignedBuffer::allocate(
+        limits.tokens * paddedWidth(width) * 4, "an expert's rows");
+    if (!memory.ok())
+      return memory.status();
+    to = std::move(*memory);
+    return Status::success();
+  };
+  if (Status s = allocate(gathered, config.expertInput); !s.ok())
+    return s;
+  if (Status s = allocate(gates, config.expertWidth); !s.ok())
+    return s;
+  return allocate(ups, config.expertWidth);
+}
+
+void HostOps::fail(Status status) {
+  if (first.ok())
+    first = std::move(status);
+}
+
+void HostOps::parallel(int64_t count, const Body &body, int64_t scratchFloats) {
+  if (!first.ok() || count <= 0)
+    return;
+  void *args[] = {const_cast<Body *>(&body)};
+  HostEntry entry = [](void **args, int64_t begin, int64_t end, void *scratch) {
+    const Body &body = *static_cast<const Body *>(args[0]);
+    for (int64_t i = begin; i < end; ++i)
+      body(i, static_cast<float *>(scratch));
+  };
+  if (!pool.run(entry, args, count, scratchFloats * 4))
+    fail(Status(ErrorCode::Io, "no memory for " +
+                                   std::to_string(scratchFloats * 4) +
+                                   " bytes of scratch on each thread"));
+}
+
+void HostOps::embed(const int32_t *tokens, const Matrix &table, Rows y) {
+  parallel(y.rows, [&](int64_t i, float *) {
+    widenRows(table, tokens[i], 1, y.row(i));
+  });
+}
+
+void HostOps::matmulBlock(Rows x, const Matrix &w, int64_t begin, int64_t count,
+                          Rows y, float *scratch) const {
+  const float *weights = static_cast<const float *>(w.data) + begin * w.in;
+  if (w.type != MatrixType::F32) {
+    widenRows(w, begin, count, scratch);
+    weights = scratch;
+  }
+  cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(x.rows),
+              static_cast<int>(count), static_cast<int>(w.in), 1.0f, x.data,
+              static_cast<int>(x.stride), weights, static_cast<int>(w.in), 0.0f,
+              y.data + begin, static_cast<int>(y.stride));
+}
+
+/// A few rows are bound by reading the weights: a dot product reads them once,
+/// as they are stored. More rows share a widened block of a quarter megabyte.
+void HostOps::matmul(Rows x, const Matrix &w, Rows y) {
+  constexpr int64_t fewRows = 4, blockFloats = 65536;
+  bool isFew = x.rows <= fewRows;
+  int64_t block = std::clamp<int64_t>(blockFloats / w.in, 16, 512);
+  int64_t blocks = (w.out + block - 1) / block;
+  parallel(
+      blocks,
+      [&](int64_t b, float *scratch) {
+        int64_t begin = b * block, count = std::min(block, w.out - begin);
+        if (!isFew)
+          return matmulBlock(x, w, begin, count, y, scratch);
+        for (int64_t o = begin; o < begin + count; ++o)
+          for (int64_t i = 0; i < x.rows; ++i)
+            y.row(i)[o] = rowDot(w, o, x.row(i));
+      },
+      isFew ? 0 : block * w.in);
+}
+
+void HostOps::rmsNorm(Rows x, const Vector &w, double eps, Rows y) {
+  parallel(x.rows, [&](int64_t i, float *) {
+    const float *from = x.row(i);
+    float *to = y.row(i);
+    float mean = squares(from, x.width) / static_cast<float>(x.width);
+    float factor = 1 / std::sqrt(mean + static_cast<float>(eps));
+    for (int64_t c = 0; c < x.width; ++c)
+      to[c] = from[c] * factor * w[static_cast<size_t>(c)];
+  });
+}
+
+void HostOps::add(Rows y, Rows x) {
+  parallel(x.rows,
+           [&](int64_t i, float *) { axpy(1, y.row(i), x.row(i), x.width); });
+}
+
+void HostOps::copy(Rows x, Rows y) {
+  parallel(x.rows, [&](int64_t i, float *) {
+    std::copy_n(x.row(i), x.width, y.row(i));
+  });
+}
+
+void HostOps::sigmoidGate(Rows gate, Rows x) {
+  parallel(x.rows, [&](int64_t i, float *) {
+    for (int64_t c = 0; c < x.width; ++c)
+      x.row(i)[c] *= sigmoid(gate.row(i)[c]);
+  });
+}
+
+void HostOps::activate(Rows gate, Rows up, Rows y) {
+  auto beta = static_cast<float>(config.situBeta);
+  auto linear = static_cast<float>(config.situLinearBeta);
+  bool isSitu = config.activation == Activation::Situ;
+  parallel(y.rows, [&](int64_t i, float *) {
+    const float *g = gate.row(i), *u = up.row(i);
+    float *to = y.row(i);
+    for (int64_t c = 0; c < y.width; ++c)
+      to[c] = isSitu ? beta * std::tanh(g[c] / beta) * sigmoid(g[c]) * linear *
+                           std::tanh(u[c] / linear)
+                     : g[c] * sigmoid(g[c]) * u[c];
+  });
+}
+
+void HostOps::gather(Rows x, const int32_t *index, Rows y) {
+  parallel(y.rows, [&](int64_t i, float *) {
+    std::copy_n(x.row(index[i]), y.width, y.row(i));
+  });
+}
+
+void HostOps::mix(const Rows *bank, int64_t entries, Rows prefix,
+                  const Vector &query, double eps, Rows y) {
+  auto candidate = [&](int64_t j, int64_t i) {
+    return j < entries ? bank[j].row(i) : prefix.row(i);
+  };
+  int64_t width = prefix.width;
+  parallel(
+      prefix.rows,
+      [&](int64_t i, float *scratch) {
+        float *score = scratch, *sum = scratch + paddedWidth(entries + 1);
+        float largest = -INFINITY, total = 0;
+        for (int64_t j = 0; j <= entries; ++j) {
+          const float *v = candidate(j, i);
+          float mean = squares(v, width) / static_cast<float>(width);
+          score[j] = dot(v, query.data(), width) /
+                     std::sqrt(mean + static_cast<float>(eps));
+          largest = std::max(largest, score[j]);
+        }
+        for (int64_t j = 0; j <= entries; ++j)
+          total += score[j] = std::exp(score[j] - largest);
+        std::fill_n(sum, width, 0.0f);
+        for (int64_t j = 0; j <= entries; ++j)
+          axpy(score[j] / total, candidate(j, i), sum, width);
+        std::copy_n(sum, width, y.row(i));
+      },
+      paddedWidth(entries + 1) + paddedWidth(width));
+}
+
+StatusOr<std::unique_ptr<Ops>> makeHostOps(const ModelConfig &config,
+                                           const PackReader &pack,
+                                           const OpsLimits &limits) {
+  auto ops = std::make_unique<HostOps>(config, limits);
+  if (Status s = ops->prepare(pack); !s.ok())
+    return s;
+  return std::unique_ptr<Ops>(std::move(ops));
+}
+
+} // namespace kdac::model

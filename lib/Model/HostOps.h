@@ -1,0 +1,91 @@
+// Promises: the class behind makeHostOps. Does not: belong to the interface.
+#ifndef KDAC_LIB_MODEL_HOSTOPS_H
+#define KDAC_LIB_MODEL_HOSTOPS_H
+
+#include "AlignedBuffer.h"
+#include "NamedCall.h"
+#include "kdac/Model/HostOps.h"
+
+#include <functional>
+
+namespace kdac::model {
+
+class HostOps : public Ops {
+public:
+  HostOps(const ModelConfig &config, const OpsLimits &limits);
+  /// Loads the kernels and allocates scratch.
+  Status prepare(const PackReader &pack);
+
+  Status status() const override { return first; }
+  void clear() override { first = Status(); }
+
+  void embed(const int32_t *tokens, const Matrix &table, Rows y) override;
+  void matmul(Rows x, const Matrix &w, Rows y) override;
+  void rmsNorm(Rows x, const Vector &w, double eps, Rows y) override;
+  void add(Rows y, Rows x) override;
+  void copy(Rows x, Rows y) override;
+  void sigmoidGate(Rows gate, Rows x) override;
+  void activate(Rows gate, Rows up, Rows y) override;
+  void gather(Rows x, const int32_t *index, Rows y) override;
+
+  void shortConv(const BatchView &batch, Rows x, const Vector &w, float *cache,
+                 Rows y) override;
+  void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
+                Rows v, Rows decay, Rows beta, const KdaCache &cache,
+                Rows out) override;
+  void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
+               Rows v, Rows decay, Rows beta, Rows z, const KdaCache &cache,
+               Rows out) override;
+  void gatedNorm(Rows x, const Vector &w, double eps, Rows z, Rows y) override;
+
+  void storeLatent(const BatchView &batch, Rows c, const Vector &norm,
+                   double eps, const MlaCache &cache) override;
+  void attend(const BatchView &batch, Rows q, const Matrix &kvB,
+              const MlaCache &cache, Rows out) override;
+
+  void route(Rows logits, const Vector &bias, const Routing &to) override;
+  void experts(Rows x, const Routing &routing, const MoeWeights &w,
+               Rows y) override;
+  void mix(const Rows *bank, int64_t entries, Rows prefix, const Vector &query,
+           double eps, Rows y) override;
+
+private:
+  /// body(i, scratch) for i in [0, count) on all threads; `scratch` holds
+  /// `scratchFloats` of the thread's own.
+  using Body = std::function<void(int64_t i, float *scratch)>;
+  void parallel(int64_t count, const Body &body, int64_t scratchFloats = 0);
+  void fail(Status status);
+  /// Rows [begin, begin + count) of w times every row of x.
+  void matmulBlock(Rows x, const Matrix &w, int64_t begin, int64_t count,
+                   Rows y, float *scratch) const;
+
+  Status loadKernel(const PackReader &pack, bool isStep);
+  void setKda(NamedCall &call, const BatchView &batch, const KdaWeights &w,
+              const Rows (&qkv)[3], Rows decay, Rows beta,
+              const KdaCache &cache, Rows out) const;
+
+  void attendAbsorbed(const Piece &piece, int64_t head, Rows q,
+                      const Matrix &kvB, const MlaCache &cache, Rows out,
+                      float *scratch) const;
+  void attendMaterialised(const Piece &piece, int64_t head, Rows q,
+                          const Matrix &kvB, const MlaCache &cache, Rows out,
+                          float *scratch) const;
+  void routeRow(float *scores, const Vector &bias, int32_t *expert,
+                float *weight) const;
+  void runExpert(Rows x, const Routing &routing, const MlpWeights &w,
+                 const int32_t *entries, int64_t count, Rows y);
+
+  ModelConfig config;
+  OpsLimits limits;
+  HostPool pool;
+  Status first;
+  std::unique_ptr<NamedCall> chunk, step; ///< none without KDA layers
+  AlignedBuffer workspace;                ///< of the chunk kernel
+  AlignedBuffer gathered, gates, ups;     ///< of an expert's rows
+  std::vector<int32_t> order;             ///< entries of a routing, by expert
+  std::vector<int64_t> starts;            ///< [experts + 1], into `order`
+};
+
+} // namespace kdac::model
+
+#endif // KDAC_LIB_MODEL_HOSTOPS_H

@@ -1,0 +1,133 @@
+// Model configs: what is read, and how nonsense is refused.
+#include "kdac/Model/Config.h"
+
+#include "gtest/gtest.h"
+
+using namespace kdac;
+using namespace kdac::model;
+
+namespace {
+
+/// A small valid config in which `from` is replaced by `to`.
+std::string edited(const std::string &from = "", const std::string &to = "") {
+  std::string text = R"({"vocab_size": 64, "hidden_size": 32,
+    "num_hidden_layers": 5, "num_attention_heads": 2,
+    "intermediate_size": 48, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+    "qk_rope_head_dim": 4, "v_head_dim": 8, "num_experts": 8,
+    "num_experts_per_token": 2, "moe_intermediate_size": 16,
+    "first_k_dense_replace": 1, "moe_layer_freq": 2, "rms_norm_eps": 1e-5,
+    "eos_token_id": [3, 4],
+    "linear_attn_config": {"num_heads": 2, "head_dim": 32,
+      "kda_layers": [1, 2, 3], "full_attn_layers": [4]}})";
+  if (size_t at = text.find(from); !from.empty() && at != std::string::npos)
+    text.replace(at, from.size(), to);
+  return text;
+}
+
+std::string refusal(const std::string &text) {
+  StatusOr<ModelConfig> config = configFromJson(text, "c.json");
+  return config.ok() ? "accepted" : config.status().message();
+}
+
+} // namespace
+
+TEST(Config, ListsAreOneBasedAndALayerInNeitherIsMla) {
+  StatusOr<ModelConfig> config = configFromJson(edited(), "c.json");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  std::vector<Mixer> expected = {Mixer::Kda, Mixer::Kda, Mixer::Kda, Mixer::Mla,
+                                 Mixer::Mla};
+  EXPECT_EQ(config->mixers, expected);
+  std::vector<bool> moe;
+  for (int64_t i = 0; i < config->layers(); ++i)
+    moe.push_back(config->isMoe(i));
+  EXPECT_EQ(moe, std::vector<bool>({false, false, true, false, true}));
+  EXPECT_EQ(config->stopTokens, std::vector<int64_t>({3, 4}));
+  EXPECT_FALSE(config->gateLowerBound.has_value());
+}
+
+TEST(Config, UnknownKeysAreReported) {
+  StatusOr<ModelConfig> config = configFromJson(
+      edited("\"vocab_size\"", "\"frob\": 1, \"vocab_size\""), "c.json");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->unknownKeys, std::vector<std::string>({"frob"}));
+  EXPECT_TRUE(configFromJson(edited(), "c.json")->unknownKeys.empty());
+}
+
+TEST(Config, PresetsHaveThePublishedShapes) {
+  StatusOr<ModelConfig> small = presetConfig("kimi-linear-48b");
+  StatusOr<ModelConfig> large = presetConfig("kimi-k3");
+  ASSERT_TRUE(small.ok()) << small.status().message();
+  ASSERT_TRUE(large.ok()) << large.status().message();
+  EXPECT_EQ(small->count(Mixer::Kda), 20);
+  EXPECT_EQ(small->count(Mixer::Mla), 7);
+  EXPECT_EQ(small->mixers[26], Mixer::Mla);
+  EXPECT_EQ(small->prefix, "");
+  EXPECT_EQ(large->count(Mixer::Kda), 69);
+  EXPECT_EQ(large->count(Mixer::Mla), 24);
+  EXPECT_EQ(large->gateLowerBound, -5.0);
+  EXPECT_TRUE(large->isLatentMoe() && large->latentNorm);
+  EXPECT_EQ(large->prefix, "language_model.");
+  EXPECT_FALSE(presetConfig("kimi-k4").ok());
+}
+
+TEST(Config, TheGateFollowsFromThePresenceOfItsBound) {
+  StatusOr<ModelConfig> config = configFromJson(
+      edited("\"head_dim\": 32", "\"head_dim\": 32, \"gate_lower_bound\": -5"),
+      "c.json");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->gateLowerBound, -5.0);
+}
+
+TEST(Config, NonsenseIsRefusedInASentence) {
+  const std::vector<std::vector<std::string>> cases = {
+      {"\"hidden_size\": 32", "\"hidden_size\": -3",
+       "c.json: key 'hidden_size' is -3, but should be an integer from 1 to "
+       "1048576"},
+      {"\"hidden_size\": 32", "\"hidden_size\": 18446744073709551615",
+       "c.json: key 'hidden_size' is 18446744073709551615, but should be an "
+       "integer from 1 to 1048576"},
+      {"\"hidden_size\": 32,", "", "c.json: key 'hidden_size' is missing"},
+      {"\"hidden_size\": 32", "\"hidden_size\": \"32\"",
+       "c.json: key 'hidden_size' is \"32\", but should be an integer from 1 "
+       "to 1048576"},
+      {"1e-5", "1e300",
+       "c.json: key 'rms_norm_eps' is 1e+300, but should be a number from "
+       "1e-12 to 1.0"},
+      {"[1, 2, 3]", "[0, 1]",
+       "c.json: linear_attn_config: key 'kda_layers' has 0, but should hold "
+       "integers from 1 to 5"},
+      {"[1, 2, 3]", "[1, 1]",
+       "c.json: linear_attn_config: key 'kda_layers' has layer 1 twice"},
+      {"[1, 2, 3]", "[4]",
+       "c.json: linear_attn_config: key 'kda_layers' has layer 4, which "
+       "full_attn_layers has too"},
+      {"\"num_experts_per_token\": 2", "\"num_experts_per_token\": 9",
+       "c.json: key 'num_experts_per_token' is 9, but should be an integer "
+       "from 1 to 8"},
+      {"\"vocab_size\"", "\"mla_use_nope\": false, \"vocab_size\"",
+       "c.json: key 'mla_use_nope' is false, but this runtime has no rotary "
+       "embedding, which such a model needs"},
+      {"\"vocab_size\"", "\"hidden_act\": \"gelu\", \"vocab_size\"",
+       "c.json: key 'hidden_act' is 'gelu', but this runtime knows silu and "
+       "situ"},
+      {"\"vocab_size\"", "\"num_expert_group\": 3, \"vocab_size\"",
+       "c.json: key 'num_expert_group' is 3, which does not divide 8 experts"},
+      {"\"vocab_size\"",
+       "\"quantization_config\": {\"format\": \"gptq\"}, \"vocab_size\"",
+       "c.json: quantization_config: key 'format' is 'gptq', but this runtime "
+       "knows mxfp4-pack-quantized"},
+      {"\"linear_attn_config\"", "\"linear\"",
+       "c.json: key 'linear_attn_config' is missing"}};
+  for (const auto &row : cases)
+    EXPECT_EQ(refusal(edited(row[0], row[1])), row[2]);
+  EXPECT_EQ(refusal("{"), "c.json is not JSON");
+  EXPECT_EQ(refusal("[]"), "c.json should be an object, but is []");
+  EXPECT_EQ(refusal(std::string(100000, '[')), "c.json is nested too deeply");
+}
+
+TEST(Config, AMissingFileIsNamed) {
+  StatusOr<ModelConfig> config = readConfig("/no/such/config.json");
+  ASSERT_FALSE(config.ok());
+  EXPECT_EQ(config.status().message(),
+            "/no/such/config.json: No such file or directory");
+}

@@ -1,0 +1,154 @@
+// Sessions: slots, pages, forks, rollbacks, files.
+#include "TinyModel.h"
+
+#include <cstdio>
+#include <fstream>
+
+using namespace kdac;
+using namespace kdac::model;
+
+namespace {
+
+class SessionTest : public testing::TestWithParam<const char *> {};
+
+std::string savedPath(const std::string &name) {
+  return testing::TempDir() + "kdac-session-" + name + "-" +
+         std::to_string(::getpid());
+}
+
+} // namespace
+
+TEST_P(SessionTest, AForkGoesItsOwnWay) {
+  TinyModel model(GetParam());
+  const Expected &e = model.expected[2];
+  int32_t a = model.open();
+  model.run(a, e.prompt);
+  auto b = model.session->fork(a);
+  ASSERT_TRUE(b.ok()) << b.status().message();
+  model.run(*b, {7});
+  model.run(*b, {8});
+  std::vector<float> original = model.run(a, {e.greedy[0]});
+  EXPECT_LT(distance(original, e.logits[1]), 1e-4);
+  auto c = model.session->fork(a);
+  ASSERT_TRUE(c.ok());
+  EXPECT_EQ(model.run(*c, {e.greedy[1]}), model.run(a, {e.greedy[1]}));
+}
+
+TEST_P(SessionTest, RollbackForgetsWhatCameAfterTheMark) {
+  TinyModel model(GetParam());
+  const Expected &e = model.expected[3];
+  int32_t slot = model.open();
+  model.run(slot, e.prompt);
+  Mark mark = model.session->mark(slot);
+  std::vector<float> right = model.run(slot, {e.greedy[0]});
+  ASSERT_TRUE(model.session->rollback(slot, mark).ok());
+  model.run(slot, {1, 2, 3, 4, 5});
+  ASSERT_TRUE(model.session->rollback(slot, mark).ok());
+  EXPECT_EQ(model.session->length(slot), static_cast<int64_t>(e.prompt.size()));
+  EXPECT_EQ(model.run(slot, {e.greedy[0]}), right);
+}
+
+TEST_P(SessionTest, AMarkOfAnotherSlotOrTheFutureIsRefused) {
+  TinyModel model(GetParam());
+  int32_t a = model.open(), b = model.open();
+  model.run(a, {1, 2, 3});
+  Mark mark = model.session->mark(a);
+  EXPECT_EQ(model.session->rollback(b, mark).message(),
+            "slot 1 cannot go back to a mark of slot 0 at token 3");
+  model.session->close(a);
+  ASSERT_EQ(model.open(), a);
+  EXPECT_FALSE(model.session->rollback(a, mark).ok());
+}
+
+TEST_P(SessionTest, ASavedSessionContinuesBitByBit) {
+  std::string path = savedPath(GetParam());
+  TinyModel model(GetParam());
+  const Expected &e = model.expected[3];
+  int32_t slot = model.open();
+  model.run(slot, e.prompt);
+  ASSERT_TRUE(model.session->save(slot, path).ok());
+  TinyModel other(GetParam());
+  auto restored = other.session->restore(path);
+  ASSERT_TRUE(restored.ok()) << restored.status().message();
+  EXPECT_EQ(other.run(*restored, {e.greedy[0]}),
+            model.run(slot, {e.greedy[0]}));
+  std::remove(path.c_str());
+}
+
+TEST_P(SessionTest, ADamagedFileIsRefused) {
+  std::string path = savedPath(std::string("bad-") + GetParam());
+  TinyModel model(GetParam());
+  int32_t slot = model.open();
+  model.run(slot, {1, 2, 3});
+  ASSERT_TRUE(model.session->save(slot, path).ok());
+  std::string bytes;
+  {
+    std::ifstream file(path, std::ios::binary);
+    bytes.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  auto refusal = [&](const std::string &content) {
+    std::ofstream(path, std::ios::binary) << content;
+    auto restored = model.session->restore(path);
+    return restored.ok() ? "accepted"
+                         : restored.status().message().substr(path.size());
+  };
+  EXPECT_EQ(refusal("hello"), " is not a saved session");
+  EXPECT_EQ(refusal(bytes.substr(0, bytes.size() - 4)),
+            " is damaged or truncated");
+  for (size_t at : {size_t(9), size_t(60), size_t(200), bytes.size() - 1}) {
+    std::string flipped = bytes;
+    flipped[at] ^= 1;
+    EXPECT_EQ(refusal(flipped), " is damaged or truncated");
+  }
+  TinyModel other(GetParam() == std::string("k3") ? "48b" : "k3");
+  std::ofstream(path, std::ios::binary) << bytes;
+  auto restored = other.session->restore(path);
+  ASSERT_FALSE(restored.ok());
+  EXPECT_EQ(restored.status().message(),
+            path + " was saved by a model of another shape");
+  std::remove(path.c_str());
+}
+
+TEST_P(SessionTest, PagesRunOutWithASentenceAndComeBack) {
+  TinyModel model(GetParam());
+  auto session = Session::create(model.config, {3, 256, 256, 128});
+  ASSERT_TRUE(session.ok());
+  int32_t a = *session->open(), b = *session->open();
+  EXPECT_TRUE(session->reserve(a, 256).ok());
+  EXPECT_TRUE(session->reserve(b, 128).ok());
+  Status full = session->reserve(b, 129);
+  ASSERT_FALSE(full.ok());
+  EXPECT_EQ(full.message(),
+            "the session's 6 pages of 64 tokens are all in use");
+  session->close(a);
+  EXPECT_TRUE(session->reserve(b, 256).ok());
+}
+
+TEST_P(SessionTest, SlotsRunOut) {
+  TinyModel model(GetParam(), 2);
+  model.open();
+  int32_t second = model.open();
+  auto third = model.session->open();
+  ASSERT_FALSE(third.ok());
+  EXPECT_EQ(third.status().message(), "all 2 slots of the session are in use");
+  model.session->close(second);
+  EXPECT_EQ(model.open(), second);
+}
+
+TEST(Session, AnImpossiblePlanIsRefused) {
+  StatusOr<ModelConfig> config = presetConfig("kimi-k3");
+  ASSERT_TRUE(config.ok());
+  auto bytes = Session::plannedBytes(*config, {1, 1048576, 0, 512});
+  ASSERT_TRUE(bytes.ok());
+  // 1,048,576 tokens of 24 layers of 576 f32, and more.
+  EXPECT_GT(*bytes, int64_t(1048576) * 24 * 576 * 4);
+  auto session = Session::create(*config, {64, 1048576, 0, 512});
+  ASSERT_FALSE(session.ok());
+  EXPECT_NE(session.status().message().find("caches and activations need"),
+            std::string::npos);
+  EXPECT_EQ(Session::plannedBytes(*config, {0, 1, 0, 1}).status().message(),
+            "slots = 0 should be from 1 to 65536");
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SessionTest, testing::Values("48b", "k3"),
+                         [](const auto &info) { return info.param; });

@@ -1,0 +1,68 @@
+// Promises: the tiny checkpoints that python/tiny_checkpoint.py made, loaded,
+// with what the f64 reference expects of them. Does not: make them.
+#ifndef KDAC_TEST_MODEL_TINYMODEL_H
+#define KDAC_TEST_MODEL_TINYMODEL_H
+
+#include "kdac/Model/Forward.h"
+#include "kdac/Model/HostOps.h"
+
+#include "gtest/gtest.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+namespace kdac::model {
+
+/// One prompt of expected.json.
+struct Expected {
+  std::vector<int32_t> prompt, greedy;
+  std::vector<std::vector<double>> logits; ///< [greedy, vocab]
+};
+
+/// A loaded model; the program ends where there is none to test.
+class TinyModel {
+public:
+  /// `kind` is 48b or k3.
+  explicit TinyModel(const std::string &kind, int64_t slots = 6,
+                     int64_t batchTokens = 128);
+
+  /// Logits of the last row of `tokens` in `slot`.
+  std::vector<float> run(int32_t slot, const std::vector<int32_t> &tokens);
+  std::vector<float> run(int32_t slot, const int32_t *tokens, int64_t count);
+  int32_t open();
+
+  ModelConfig config;
+  std::unique_ptr<Checkpoint> checkpoint;
+  Weights weights;
+  std::unique_ptr<Ops> ops;
+  std::unique_ptr<Session> session;
+  std::vector<Expected> expected;
+
+private:
+  void load(const std::string &folder, int64_t slots, int64_t batchTokens);
+};
+
+/// The folder of a tiny checkpoint.
+std::string tinyFolder(const std::string &kind);
+
+/// The relative Frobenius distance of two rows of logits.
+template <typename Other>
+double distance(const std::vector<float> &got, const std::vector<Other> &want) {
+  double error = 0, norm = 0;
+  for (size_t i = 0; i < want.size(); ++i) {
+    double w = static_cast<double>(want[i]), d = got[i] - w;
+    error += d * d;
+    norm += w * w;
+  }
+  return got.size() == want.size() ? std::sqrt(error / norm) : INFINITY;
+}
+
+inline int32_t best(const std::vector<float> &logits) {
+  return static_cast<int32_t>(std::max_element(logits.begin(), logits.end()) -
+                              logits.begin());
+}
+
+} // namespace kdac::model
+
+#endif // KDAC_TEST_MODEL_TINYMODEL_H
