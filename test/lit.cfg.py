@@ -19,6 +19,9 @@ config.substitutions.append(("%python", config.python))
 exits = os.path.join(config.test_source_root, "exits.py")
 config.substitutions.append(("%exits", f"{config.python} {exits}"))
 config.substitutions.append(("%ptxas", config.ptxas))
+# The tiny checkpoints of cmake/KdacTinyModels.cmake: %tiny_models/48b, .../k3.
+config.substitutions.append(
+    ("%tiny_models", os.path.join(config.kdac_binary_dir, "tiny-models")))
 
 # `REQUIRES: ptxas` marks tests that assemble.
 if config.ptxas:

@@ -9,14 +9,23 @@ namespace kdac::model {
 void Binder::fail(const StoredTensor *tensor, const std::string &name,
                   const std::string &what) {
   if (first.ok())
-    first = Status(ErrorCode::Corrupt,
-                   (tensor ? tensor->file : checkpoint.folder()) + ": tensor " +
-                       name + " " + what);
+    first = Status(ErrorCode::Corrupt, (tensor       ? tensor->file
+                                        : checkpoint ? checkpoint->folder()
+                                                     : "random weights") +
+                                           ": tensor " + name + " " + what);
 }
 
-const StoredTensor *Binder::find(const std::string &name) {
+const StoredTensor *Binder::find(const std::string &name,
+                                 const std::vector<int64_t> &shape,
+                                 TensorType type) {
   used.insert(name);
-  const StoredTensor *tensor = checkpoint.find(name);
+  if (random) {
+    StatusOr<const StoredTensor *> made = random->make(name, shape, type);
+    if (!made.ok() && first.ok())
+      first = made.status();
+    return made.ok() ? *made : nullptr;
+  }
+  const StoredTensor *tensor = checkpoint->find(name);
   if (!tensor)
     fail(nullptr, name, "is missing");
   return tensor;
@@ -34,7 +43,7 @@ bool Binder::hasShape(const StoredTensor &tensor, const std::string &name,
 
 Matrix Binder::matrix(const std::string &name, int64_t out, int64_t in) {
   std::string full = name + ".weight";
-  const StoredTensor *tensor = find(full);
+  const StoredTensor *tensor = find(full, {out, in}, TensorType::BF16);
   if (!tensor || !hasShape(*tensor, full, {{out, in}}))
     return {};
   Matrix matrix{tensor->data, nullptr, MatrixType::F32, out, in};
@@ -50,11 +59,11 @@ Matrix Binder::matrix(const std::string &name, int64_t out, int64_t in) {
 
 Matrix Binder::expert(const std::string &name, int64_t out, int64_t in) {
   std::string packedName = name + ".weight_packed";
-  if (!checkpoint.find(packedName))
+  if (random || !checkpoint->find(packedName))
     return matrix(name, out, in);
-  const StoredTensor *packed = find(packedName);
   std::string scaleName = name + ".weight_scale";
-  const StoredTensor *scale = find(scaleName);
+  const StoredTensor *packed = find(packedName, {out, in / 2}, TensorType::U8);
+  const StoredTensor *scale = find(scaleName, {out, in / 32}, TensorType::U8);
   if (!packed || !scale)
     return {};
   if (in % 32 != 0) {
@@ -91,14 +100,14 @@ Vector Binder::toFloats(const StoredTensor &tensor, const std::string &name) {
 
 Vector Binder::vector(const std::string &name,
                       const std::vector<std::vector<int64_t>> &shapes) {
-  const StoredTensor *tensor = find(name);
+  const StoredTensor *tensor = find(name, shapes.front(), TensorType::F32);
   if (!tensor || !hasShape(*tensor, name, shapes))
     return {};
   return toFloats(*tensor, name);
 }
 
 Vector Binder::padded(const std::string &name, int64_t count) {
-  const StoredTensor *tensor = find(name);
+  const StoredTensor *tensor = find(name, {count}, TensorType::F32);
   if (!tensor)
     return {};
   Vector values = toFloats(*tensor, name);
@@ -120,7 +129,9 @@ Vector Binder::padded(const std::string &name, int64_t count) {
 
 std::vector<std::string> Binder::unused() const {
   std::vector<std::string> names;
-  for (const auto &[name, tensor] : checkpoint.tensors())
+  if (random)
+    return names;
+  for (const auto &[name, tensor] : checkpoint->tensors())
     if (!used.count(name))
       names.push_back(name);
   return names;

@@ -3,6 +3,7 @@
 #ifndef KDAC_LIB_MODEL_BINDER_H
 #define KDAC_LIB_MODEL_BINDER_H
 
+#include "RandomTensors.h"
 #include "kdac/Model/Weights.h"
 
 #include <set>
@@ -11,7 +12,9 @@ namespace kdac::model {
 
 class Binder {
 public:
-  explicit Binder(const Checkpoint &checkpoint) : checkpoint(checkpoint) {}
+  explicit Binder(const Checkpoint &checkpoint) : checkpoint(&checkpoint) {}
+  /// Makes every tensor that is asked for.
+  explicit Binder(RandomTensors &random) : random(&random) {}
 
   /// The matrix `name`.weight of [out, in].
   Matrix matrix(const std::string &name, int64_t out, int64_t in);
@@ -32,14 +35,17 @@ public:
   std::vector<std::string> unused() const;
 
 private:
-  const StoredTensor *find(const std::string &name);
+  /// `shape` and `type` are those of a tensor that has to be made.
+  const StoredTensor *find(const std::string &name,
+                           const std::vector<int64_t> &shape, TensorType type);
   void fail(const StoredTensor *tensor, const std::string &name,
             const std::string &what);
   bool hasShape(const StoredTensor &tensor, const std::string &name,
                 const std::vector<std::vector<int64_t>> &shapes);
   Vector toFloats(const StoredTensor &tensor, const std::string &name);
 
-  const Checkpoint &checkpoint;
+  const Checkpoint *checkpoint = nullptr; ///< one of the two is not null
+  RandomTensors *random = nullptr;
   std::set<std::string> used;
   Status first;
 };

@@ -148,9 +148,7 @@ int64_t Matrix::bytes() const {
   return 0;
 }
 
-StatusOr<Weights> bindWeights(const ModelConfig &config,
-                              const Checkpoint &checkpoint) {
-  Binder bind(checkpoint);
+static StatusOr<Weights> bindAll(const ModelConfig &config, Binder &bind) {
   Layout layout{config, bind};
   std::string at = config.prefix + "model.";
   Weights weights;
@@ -168,6 +166,47 @@ StatusOr<Weights> bindWeights(const ModelConfig &config,
     return bind.status();
   weights.unknownTensors = bind.unused();
   return weights;
+}
+
+StatusOr<Weights> bindWeights(const ModelConfig &config,
+                              const Checkpoint &checkpoint) {
+  Binder bind(checkpoint);
+  StatusOr<Weights> weights = bindAll(config, bind);
+  if (weights.ok())
+    weights->memory = std::make_shared<Checkpoint>(checkpoint);
+  return weights;
+}
+
+StatusOr<Weights> randomWeights(const ModelConfig &config, uint64_t seed) {
+  auto random = std::make_shared<RandomTensors>(seed);
+  Binder bind(*random);
+  StatusOr<Weights> weights = bindAll(config, bind);
+  if (weights.ok())
+    weights->memory = random;
+  return weights;
+}
+
+int64_t activeBytes(const ModelConfig &config, const Weights &weights) {
+  int64_t total = weights.head.bytes();
+  auto add = [&](std::initializer_list<const Matrix *> matrices) {
+    for (const Matrix *m : matrices)
+      total += m->bytes();
+  };
+  for (const LayerWeights &layer : weights.layers) {
+    const KdaWeights &k = layer.kda;
+    const MlaWeights &m = layer.mla;
+    const MoeWeights &e = layer.moe;
+    add({&k.q, &k.k, &k.v, &k.fA, &k.fB, &k.beta, &k.gA, &k.gB, &k.g, &k.o});
+    add({&m.q, &m.qA, &m.qB, &m.kvA, &m.kvB, &m.g, &m.o});
+    add({&layer.mlp.gate, &layer.mlp.up, &layer.mlp.down});
+    add({&e.router, &e.toLatent, &e.fromLatent});
+    add({&e.shared.gate, &e.shared.up, &e.shared.down});
+    if (!e.experts.empty())
+      total +=
+          config.topK * (e.experts[0].gate.bytes() + e.experts[0].up.bytes() +
+                         e.experts[0].down.bytes());
+  }
+  return total;
 }
 
 } // namespace kdac::model

@@ -88,12 +88,20 @@ struct Weights {
   Vector outputMix; ///< [hidden]
   std::vector<LayerWeights> layers;
   std::vector<std::string> unknownTensors; ///< in the files, but not used
+  std::shared_ptr<void> memory;            ///< what the matrices point into
 };
 
-/// Binds the tensors of `checkpoint`, which must outlive the result. The error
-/// names file, tensor, what it is and what it should be.
+/// Binds the tensors of `checkpoint`. The error names file, tensor, what it is
+/// and what it should be.
 StatusOr<Weights> bindWeights(const ModelConfig &config,
                               const Checkpoint &checkpoint);
+
+/// Weights of the right shapes with random bf16 values, for speed tests.
+StatusOr<Weights> randomWeights(const ModelConfig &config, uint64_t seed);
+
+/// Bytes of the matrices that one token reads: all but the embedding and the
+/// experts it is not sent to.
+int64_t activeBytes(const ModelConfig &config, const Weights &weights);
 
 } // namespace kdac::model
 

@@ -1,0 +1,253 @@
+#include "kdac/Model/Generate.h"
+
+#include <algorithm>
+#include <chrono>
+
+namespace kdac::model {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double secondsSince(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// A request that has a slot.
+struct Running {
+  size_t request;
+  int32_t slot;
+  int64_t fed = 0; ///< tokens of the prompt in the caches
+  Sampler sampler;
+};
+
+class Scheduler {
+public:
+  Scheduler(const ModelConfig &config, const Weights &weights, Ops &ops,
+            Session &session, const std::vector<GenerateRequest> &requests,
+            const std::vector<int64_t> &stops, const OnToken &onToken,
+            GenerateStats &stats)
+      : config(config), weights(weights), ops(ops), session(session),
+        requests(requests), stops(stops), onToken(onToken), stats(stats),
+        results(requests.size()) {}
+
+  Status run();
+  /// Gives back the slots that an unfinished run took.
+  void abandon();
+  std::vector<GenerateResult> take() { return std::move(results); }
+
+private:
+  Status check(size_t i) const;
+  /// Gives slots to waiting requests while there are any.
+  Status admit();
+  /// One call on pieces of prompts; one on a token of every running sequence.
+  Status prefill();
+  Status decode();
+  Status call(const Batch &batch, const std::vector<size_t> &wanting);
+  void accept(size_t index, const float *logits);
+  void finishEnded();
+  bool isFed(const Running &r) const { return r.fed == promptSize(r.request); }
+  int64_t promptSize(size_t i) const {
+    return static_cast<int64_t>(requests[i].prompt.size());
+  }
+
+  const ModelConfig &config;
+  const Weights &weights;
+  Ops &ops;
+  Session &session;
+  const std::vector<GenerateRequest> &requests;
+  const std::vector<int64_t> &stops;
+  const OnToken &onToken;
+  GenerateStats &stats;
+  std::vector<GenerateResult> results;
+  std::vector<Running> running;
+  std::vector<bool> isEnded = std::vector<bool>(requests.size(), false);
+  size_t next = 0; ///< the first request without a slot
+  Clock::time_point start = Clock::now();
+};
+
+Status Scheduler::check(size_t i) const {
+  const GenerateRequest &r = requests[i];
+  auto refuse = [&](const std::string &message) {
+    return Status(ErrorCode::InvalidArgument,
+                  "request " + std::to_string(i + 1) + " " + message);
+  };
+  if (r.prompt.empty())
+    return refuse("has an empty prompt");
+  if (r.newTokens < 0)
+    return refuse("wants " + std::to_string(r.newTokens) + " new tokens");
+  for (int32_t token : r.prompt)
+    if (token < 0 || token >= config.vocab)
+      return refuse("has token " + std::to_string(token) +
+                    ", which is not in the vocabulary of " +
+                    std::to_string(config.vocab));
+  if (r.slot >= 0 && !session.isOpen(r.slot))
+    return refuse("continues slot " + std::to_string(r.slot) +
+                  ", which is not open");
+  int64_t past = r.slot >= 0 ? session.length(r.slot) : 0;
+  int64_t total = past + promptSize(i) + r.newTokens;
+  if (total > session.limits().contextTokens)
+    return refuse("needs " + std::to_string(total) +
+                  " tokens, but the session's context is " +
+                  std::to_string(session.limits().contextTokens));
+  return checkSampler(r.sampling).with("request " + std::to_string(i + 1));
+}
+
+/// All pages are reserved at the start, so that no sequence is stuck half-way.
+Status Scheduler::admit() {
+  for (; next < requests.size(); ++next) {
+    const GenerateRequest &r = requests[next];
+    StatusOr<int32_t> slot = r.slot;
+    if (r.slot < 0)
+      slot = session.open();
+    Status status = slot.status();
+    if (slot.ok()) {
+      status = session.reserve(*slot, promptSize(next) + r.newTokens);
+      if (!status.ok() && r.slot < 0)
+        session.close(*slot);
+    }
+    // What runs now will give slots and pages back.
+    if (!status.ok())
+      return running.empty()
+                 ? status.with("request " + std::to_string(next + 1))
+                 : Status::success();
+    running.push_back({next, *slot, 0, Sampler(r.sampling)});
+  }
+  return Status::success();
+}
+
+void Scheduler::accept(size_t index, const float *logits) {
+  Running &r = running[index];
+  GenerateResult &result = results[r.request];
+  const GenerateRequest &request = requests[r.request];
+  bool isDone = request.newTokens == 0;
+  if (!isDone) {
+    int32_t token = r.sampler.pick(logits, config.vocab);
+    if (result.tokens.empty())
+      result.firstTokenSeconds = secondsSince(start);
+    if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
+      result.stopToken = token;
+      isDone = true;
+    } else {
+      result.tokens.push_back(token);
+      ++stats.newTokens;
+      if (onToken)
+        onToken(r.request, token);
+      isDone = static_cast<int64_t>(result.tokens.size()) == request.newTokens;
+    }
+  }
+  isEnded[r.request] = isDone;
+}
+
+Status Scheduler::call(const Batch &batch, const std::vector<size_t> &wanting) {
+  StatusOr<Rows> logits = forward(config, weights, ops, session, batch);
+  if (!logits.ok())
+    return logits.status();
+  ++stats.forwardCalls;
+  for (size_t i = 0; i < wanting.size(); ++i)
+    accept(wanting[i], logits->row(static_cast<int64_t>(i)));
+  return Status::success();
+}
+
+Status Scheduler::prefill() {
+  Batch batch;
+  std::vector<size_t> wanting;
+  int64_t room = session.limits().batchTokens;
+  for (size_t i = 0; i < running.size() && room > 0; ++i) {
+    Running &r = running[i];
+    int64_t count = std::min(room, promptSize(r.request) - r.fed);
+    if (count == 0)
+      continue;
+    const int32_t *from = requests[r.request].prompt.data() + r.fed;
+    r.fed += count;
+    room -= count;
+    batch.add(r.slot, from, count, isFed(r));
+    if (isFed(r))
+      wanting.push_back(i);
+  }
+  if (batch.pieces.empty())
+    return Status::success();
+  stats.promptTokens += static_cast<int64_t>(batch.tokens.size());
+  Clock::time_point begin = Clock::now();
+  Status status = call(batch, wanting);
+  stats.prefillSeconds += secondsSince(begin);
+  return status;
+}
+
+/// In turns of as many sequences as a call takes.
+Status Scheduler::decode() {
+  auto most = static_cast<size_t>(session.limits().batchTokens);
+  Clock::time_point begin = Clock::now();
+  std::vector<size_t> ready;
+  for (size_t i = 0; i < running.size(); ++i)
+    if (isFed(running[i]) && !isEnded[running[i].request])
+      ready.push_back(i);
+  for (size_t at = 0; at < ready.size(); at += most) {
+    std::vector<size_t> some(
+        ready.begin() + static_cast<long>(at),
+        ready.begin() + static_cast<long>(std::min(at + most, ready.size())));
+    Batch batch;
+    for (size_t i : some)
+      batch.add(running[i].slot, &results[running[i].request].tokens.back(), 1);
+    if (Status s = call(batch, some); !s.ok())
+      return s;
+  }
+  stats.decodeSeconds += secondsSince(begin);
+  return Status::success();
+}
+
+void Scheduler::finishEnded() {
+  auto isOver = [&](const Running &r) {
+    if (!isEnded[r.request])
+      return false;
+    results[r.request].seconds = secondsSince(start);
+    results[r.request].slot = requests[r.request].keepsSlot ? r.slot : -1;
+    if (!requests[r.request].keepsSlot)
+      session.close(r.slot);
+    return true;
+  };
+  running.erase(std::remove_if(running.begin(), running.end(), isOver),
+                running.end());
+}
+
+Status Scheduler::run() {
+  for (size_t i = 0; i < requests.size(); ++i)
+    if (Status s = check(i); !s.ok())
+      return s;
+  while (next < requests.size() || !running.empty()) {
+    if (Status s = admit(); !s.ok())
+      return s;
+    if (Status s = prefill(); !s.ok())
+      return s;
+    finishEnded();
+    if (Status s = decode(); !s.ok())
+      return s;
+    finishEnded();
+  }
+  return Status::success();
+}
+
+void Scheduler::abandon() {
+  for (const Running &r : running)
+    if (requests[r.request].slot < 0)
+      session.close(r.slot);
+}
+
+} // namespace
+
+StatusOr<std::vector<GenerateResult>>
+generate(const ModelConfig &config, const Weights &weights, Ops &ops,
+         Session &session, const std::vector<GenerateRequest> &requests,
+         const std::vector<int64_t> &stops, const OnToken &onToken,
+         GenerateStats *stats) {
+  GenerateStats local;
+  Scheduler scheduler(config, weights, ops, session, requests, stops, onToken,
+                      stats ? *stats : local);
+  if (Status s = scheduler.run(); !s.ok()) {
+    scheduler.abandon();
+    return s;
+  }
+  return scheduler.take();
+}
+
+} // namespace kdac::model

@@ -1,0 +1,48 @@
+// Promises: what kdac-run does, as functions of its options. Does not: parse.
+#ifndef KDAC_TOOLS_KDAC_RUN_COMMANDS_H
+#define KDAC_TOOLS_KDAC_RUN_COMMANDS_H
+
+#include "Options.h"
+#include "kdac/Model/Generate.h"
+#include "kdac/Model/Tokenizer.h"
+
+namespace kdac::runtool {
+
+// Each returns the exit code.
+int runPlan(const Options &options);
+int runGenerate(const Options &options);
+int runChat(const Options &options);
+
+/// Prints "kdac-run: SENTENCE" and returns the exit code of a refusal.
+int refuse(const std::string &sentence);
+int fail(const Status &status);
+
+/// The kernels that the program carries.
+std::string carriedPack();
+
+/// A model that is ready to run.
+struct Engine {
+  model::ModelConfig config;
+  model::Weights weights;
+  std::unique_ptr<model::Ops> ops;
+  std::unique_ptr<model::Session> session;
+};
+
+/// Config and weights, with a note on stderr of keys and tensors nobody knows.
+Status loadModel(const Options &options, Engine &engine);
+/// Session and operations for sequences of up to `context` tokens.
+Status prepare(const Options &options, int64_t context, int64_t slots,
+               Engine &engine);
+/// Stop tokens of the config and the tokenizer's own end.
+std::vector<int64_t> stopsOf(const Options &options, const Engine &engine,
+                             const model::Tokenizer *tokenizer);
+
+/// The requests of --prompt, --tokens or --batch. `tokenizer` is opened when a
+/// text needs it.
+StatusOr<std::vector<model::GenerateRequest>>
+readRequests(const Options &options,
+             std::optional<model::Tokenizer> &tokenizer);
+
+} // namespace kdac::runtool
+
+#endif // KDAC_TOOLS_KDAC_RUN_COMMANDS_H

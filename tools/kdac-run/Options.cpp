@@ -1,0 +1,122 @@
+// The only file of kdac-run compiled with exceptions: CLI11 reports through
+// them. None leaves it.
+#include "Options.h"
+
+#include <CLI/CLI.hpp>
+
+namespace kdac::runtool {
+
+namespace {
+
+constexpr char overview[] =
+    "kdac-run executes Kimi Linear and Kimi K3 text models from their Hugging "
+    "Face folders, and plans the memory of their caches.";
+
+constexpr char examples[] = R"(examples:
+  kdac-run --plan --model=kimi-k3 --context=1048576 --batch=1
+      what the caches take, against the same model with MLA only
+  kdac-run MODEL --prompt="The French Revolution" --max-tokens=64
+  kdac-run MODEL --chat
+  kdac-run MODEL --tokens=ids.txt --json
+      token ids in, token ids out: no tokenizer needed
+  kdac-run MODEL --batch=prompts.jsonl --slots=8
+      a line each: a JSON string, an array of ids, or {"prompt": ...}
+  kdac-run --random-weights --config=config.json --tokens=ids.txt
+      any shape without a checkpoint, for speed
+Exit code: 0 good, 1 something failed, 2 refused; one sentence says why.)";
+
+class Grammar {
+public:
+  explicit Grammar(Options &options) : app(overview, "kdac-run"), o(options) {
+    app.footer(examples);
+    addModel();
+    addWork();
+    addSampling();
+  }
+
+  CLI::App app;
+
+private:
+  void addModel() {
+    app.add_option("model,--model", o.model,
+                   "a model folder; with --plan also kimi-linear-48b, kimi-k3 "
+                   "or a config.json");
+    CLI::Option *random =
+        app.add_flag("--random-weights", o.hasRandomWeights,
+                     "weights of the right shapes, for speed tests");
+    app.add_option("--config", o.config, "config.json of --random-weights")
+        ->needs(random);
+    app.add_option("--pack", o.pack,
+                   "kernels of this pack instead of kdac-run's own");
+    app.add_option("--device", o.device, "where to run: host")
+        ->capture_default_str();
+    app.add_option("--dtype", o.dtype, "of activations and caches: f32")
+        ->capture_default_str();
+    app.add_option("--threads", o.threads, "0: one per core")
+        ->check(CLI::Range(0, 1024));
+  }
+
+  void addWork() {
+    CLI::Option_group &work =
+        *app.add_option_group("Work", "one of these, or --batch");
+    work.add_flag("--plan", o.isPlan,
+                  "print what the caches take at --context and --batch");
+    work.add_option("--prompt", o.prompt, "continue this text");
+    work.add_option("--tokens", o.tokens,
+                    "continue the token ids of this file; - is stdin");
+    work.add_flag("--chat", o.isChat,
+                  "talk: a line of stdin is a message of yours");
+    work.require_option(0, 1);
+    app.add_option("--batch", o.batch,
+                   "with --plan: requests; else a file of prompts, one a line");
+    app.add_option("--system", o.system, "system message of --chat");
+    app.add_option("--restore", o.restore,
+                   "begin with the session that --save wrote");
+    app.add_option("--save", o.save,
+                   "write the session; its caches have all but the last token");
+    app.add_option("--max-tokens", o.maxTokens, "new tokens of a request")
+        ->capture_default_str()
+        ->check(CLI::Range(int64_t(0), int64_t(1) << 31));
+    app.add_option("--context", o.context,
+                   "longest sequence; default: what the requests need")
+        ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
+    app.add_option("--slots", o.slots, "sequences at a time; default: up to 8")
+        ->check(CLI::Range(int64_t(0), int64_t(1) << 16));
+    app.add_option("--chunk", o.chunk, "tokens of prompts in one pass")
+        ->capture_default_str()
+        ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
+    app.add_flag("--ignore-stop", o.ignoresStop,
+                 "go on behind stop tokens, for speed tests");
+    app.add_flag("--json", o.isJson, "one JSON object on stdout");
+  }
+
+  void addSampling() {
+    app.add_option("--temperature", o.sampling.temperature, "0: greedy")
+        ->capture_default_str();
+    app.add_option("--top-k", o.sampling.topK, "0: all")->capture_default_str();
+    app.add_option("--top-p", o.sampling.topP, "1: all")->capture_default_str();
+    app.add_option("--seed", o.sampling.seed, "of sampling")
+        ->capture_default_str();
+  }
+
+  Options &o;
+};
+
+} // namespace
+
+Options parseOptions(int argc, char **argv, std::optional<int> &exitCode) {
+  Options options;
+  Grammar grammar(options);
+  try {
+    grammar.app.parse(argc, argv);
+  } catch (const CLI::Success &help) {
+    exitCode = grammar.app.exit(help);
+  } catch (const CLI::ParseError &error) {
+    std::cerr << "kdac-run: " << error.what()
+              << "; `kdac-run --help` shows what works\n";
+    exitCode = 2;
+  }
+  return options;
+}
+
+} // namespace kdac::runtool

@@ -1,0 +1,39 @@
+// kdac-run: whole models on this machine.
+#include "Commands.h"
+
+#include <cstdio>
+
+namespace kdac::runtool {
+
+int refuse(const std::string &sentence) {
+  std::fprintf(stderr, "kdac-run: %s\n", sentence.c_str());
+  return 2;
+}
+
+int fail(const Status &status) {
+  refuse(status.message());
+  return 1;
+}
+
+} // namespace kdac::runtool
+
+using namespace kdac::runtool;
+
+int main(int argc, char **argv) {
+  std::optional<int> exitCode;
+  Options options = parseOptions(argc, argv, exitCode);
+  if (exitCode)
+    return *exitCode;
+  if (options.isPlan)
+    return runPlan(options);
+  if (options.device != "host")
+    return refuse("device '" + options.device +
+                  "' is not supported yet; use host");
+  if (options.dtype != "f32")
+    return refuse("dtype '" + options.dtype +
+                  "' is not supported yet; use f32 (weights stay as stored)");
+  if (options.model.empty() && !options.hasRandomWeights)
+    return refuse("a model folder is required; `kdac-run --help` shows what "
+                  "works");
+  return options.isChat ? runChat(options) : runGenerate(options);
+}
