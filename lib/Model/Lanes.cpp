@@ -20,7 +20,8 @@ namespace kdac::model {
 
 namespace {
 
-constexpr int64_t lanes = 16;
+// Four vectors of 16 partial sums: one alone would wait for each addition.
+constexpr int64_t lanes = 64, vector = 16;
 
 float sumOf(const float *partial) {
   float sum = 0;
@@ -37,8 +38,11 @@ KDAC_CLONES float dot(const float *x, const float *y, int64_t n) {
   for (; i + lanes <= n; i += lanes)
     for (int64_t j = 0; j < lanes; ++j)
       partial[j] += x[i + j] * y[i + j];
+  for (; i + vector <= n; i += vector)
+    for (int64_t j = 0; j < vector; ++j)
+      partial[j] += x[i + j] * y[i + j];
   for (; i < n; ++i)
-    partial[i % lanes] += x[i] * y[i];
+    partial[i % vector] += x[i] * y[i];
   return sumOf(partial);
 }
 
@@ -55,8 +59,11 @@ KDAC_CLONES float dotF16(const uint16_t *w, const float *x, int64_t n) {
   for (; i + lanes <= n; i += lanes)
     for (int64_t j = 0; j < lanes; ++j)
       partial[j] += floatOfF16(w[i + j]) * x[i + j];
+  for (; i + vector <= n; i += vector)
+    for (int64_t j = 0; j < vector; ++j)
+      partial[j] += floatOfF16(w[i + j]) * x[i + j];
   for (; i < n; ++i)
-    partial[i % lanes] += floatOfF16(w[i]) * x[i];
+    partial[i % vector] += floatOfF16(w[i]) * x[i];
   return sumOf(partial);
 }
 
@@ -66,8 +73,11 @@ KDAC_CLONES float dotBF16(const uint16_t *w, const float *x, int64_t n) {
   for (; i + lanes <= n; i += lanes)
     for (int64_t j = 0; j < lanes; ++j)
       partial[j] += floatOfBF16(w[i + j]) * x[i + j];
+  for (; i + vector <= n; i += vector)
+    for (int64_t j = 0; j < vector; ++j)
+      partial[j] += floatOfBF16(w[i + j]) * x[i + j];
   for (; i < n; ++i)
-    partial[i % lanes] += floatOfBF16(w[i]) * x[i];
+    partial[i % vector] += floatOfBF16(w[i]) * x[i];
   return sumOf(partial);
 }
 

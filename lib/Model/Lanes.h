@@ -7,7 +7,7 @@
 
 namespace kdac::model {
 
-/// Σ x_i y_i, in 16 partial sums.
+/// Σ x_i y_i, in 64 partial sums.
 float dot(const float *x, const float *y, int64_t n);
 /// y += a x.
 void axpy(float a, const float *x, float *y, int64_t n);
