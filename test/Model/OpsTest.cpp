@@ -1,0 +1,198 @@
+// Operations alone, as an engine with a forward pass of its own calls them.
+#include "TinyModel.h"
+
+#include <random>
+
+using namespace kdac;
+using namespace kdac::model;
+
+namespace {
+
+/// Rows with memory of their own, random or zero.
+struct Tensor {
+  Tensor(int64_t rows, int64_t width, uint32_t seed = 0)
+      : stride((width + 15) / 16 * 16),
+        memory(static_cast<size_t>(rows * stride) + 16) {
+    void *base = memory.data();
+    size_t space = memory.size() * 4;
+    auto *data = static_cast<float *>(std::align(64, 4, base, space));
+    view = {data, rows, width, stride};
+    std::mt19937 random(seed);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; seed && i < rows * stride; ++i)
+      data[i] = normal(random);
+  }
+  Rows rows() const { return view; }
+
+  int64_t stride;
+  std::vector<float> memory;
+  Rows view;
+};
+
+double difference(Rows a, Rows b) {
+  double error = 0, norm = 0;
+  for (int64_t i = 0; i < a.rows; ++i)
+    for (int64_t c = 0; c < a.width; ++c) {
+      double x = a.row(i)[c], y = b.row(i)[c];
+      error += (x - y) * (x - y);
+      norm += y * y;
+    }
+  return std::sqrt(error / norm);
+}
+
+/// Arrays of a batch with the given pieces.
+struct Packed {
+  explicit Packed(std::vector<Piece> given) : pieces(std::move(given)) {
+    for (Piece &piece : pieces) {
+      piece.begin = offsets.back();
+      slots.push_back(piece.slot);
+      sources.push_back(piece.past > 0 ? piece.slot : -1);
+      offsets.push_back(static_cast<int32_t>(piece.begin + piece.count));
+    }
+  }
+  BatchView view() const {
+    return {pieces.data(),  static_cast<int64_t>(pieces.size()),
+            offsets.back(), slots.data(),
+            sources.data(), offsets.data(),
+            false};
+  }
+  std::vector<Piece> pieces;
+  std::vector<int32_t> slots, sources, offsets = {0};
+};
+
+class OpsTest : public testing::TestWithParam<const char *> {};
+
+} // namespace
+
+/// A KDA layer by its parts on a prompt, and by the fused step on each token.
+TEST_P(OpsTest, ChunkAndItsNeighboursAreTheFusedStep) {
+  TinyModel m(GetParam());
+  const KdaWeights &w = m.weights.layers[1].kda;
+  int64_t width = m.config.kdaWidth(), tokens = 37;
+  Tensor q(tokens, width, 1), k(tokens, width, 2), v(tokens, width, 3);
+  Tensor decay(tokens, width, 4), beta(tokens, m.config.kdaHeads, 5);
+  Tensor z(tokens, width, 6), parts(tokens, width), fused(tokens, width);
+  Tensor qc(tokens, width), kc(tokens, width), vc(tokens, width);
+
+  KdaCache cache = m.session->kda(1);
+  Packed whole({{2, 0, 0, tokens}});
+  m.ops->shortConv(whole.view(), q.rows(), w.qConv, cache.q, qc.rows());
+  m.ops->shortConv(whole.view(), k.rows(), w.kConv, cache.k, kc.rows());
+  m.ops->shortConv(whole.view(), v.rows(), w.vConv, cache.v, vc.rows());
+  m.ops->kdaChunk(whole.view(), w, qc.rows(), kc.rows(), vc.rows(),
+                  decay.rows(), beta.rows(), cache, parts.rows());
+  m.ops->gatedNorm(parts.rows(), w.oNorm, m.config.normEps, z.rows(),
+                   parts.rows());
+
+  for (int64_t t = 0; t < tokens; ++t) {
+    auto at = [&](const Tensor &x) {
+      return Rows{x.rows().row(t), 1, x.view.width, x.stride};
+    };
+    Packed one({{4, t, 0, 1}});
+    m.ops->kdaStep(one.view(), w, at(q), at(k), at(v), at(decay), at(beta),
+                   at(z), cache, at(fused));
+  }
+  ASSERT_TRUE(m.ops->status().ok()) << m.ops->status().message();
+  EXPECT_LT(difference(parts.rows(), fused.rows()), 2e-5);
+  // Both leave the same memory behind.
+  int64_t state = width * m.config.kdaDim, conv = width * m.config.convWidth;
+  EXPECT_LT(difference({cache.state + 2 * state, 1, state, state},
+                       {cache.state + 4 * state, 1, state, state}),
+            2e-5);
+  for (float *kept : {cache.q, cache.k, cache.v})
+    EXPECT_EQ(std::vector<float>(kept + 2 * conv, kept + 3 * conv),
+              std::vector<float>(kept + 4 * conv, kept + 5 * conv));
+}
+
+/// Attention of single tokens in the latent space, of longer pieces on expanded
+/// keys: one answer, whatever the cache's length and the pieces.
+TEST_P(OpsTest, AbsorbedAttentionIsMaterialisedAttention) {
+  TinyModel m(GetParam());
+  const MlaWeights &w = m.weights.layers[3].mla;
+  int64_t tokens = 200;
+  Tensor query(tokens, m.config.heads * m.config.queryDim(), 1);
+  Tensor latent(tokens, m.config.cacheDim(), 2);
+  Tensor whole(tokens, m.config.heads * m.config.valueDim);
+  Tensor single(tokens, m.config.heads * m.config.valueDim);
+  ASSERT_TRUE(m.session->reserve(m.open(), tokens).ok());
+  MlaCache cache = m.session->mla(3);
+  Packed all({{0, 0, 0, tokens}});
+  m.ops->storeLatent(all.view(), latent.rows(), w.kvNorm, 1e-6, cache);
+  m.ops->attend(all.view(), query.rows(), w.kvB, cache, whole.rows());
+  for (int64_t t = 0; t < tokens; ++t) {
+    Packed one({{0, t, 0, 1}});
+    Rows q = {query.rows().row(t), 1, query.view.width, query.stride};
+    Rows to = {single.rows().row(t), 1, single.view.width, single.stride};
+    m.ops->attend(one.view(), q, w.kvB, cache, to);
+  }
+  ASSERT_TRUE(m.ops->status().ok());
+  EXPECT_LT(difference(single.rows(), whole.rows()), 2e-5);
+}
+
+TEST_P(OpsTest, ManyRowsAndFewGiveTheSameProducts) {
+  TinyModel m(GetParam());
+  const Matrix *matrices[] = {&m.weights.head,
+                              &m.weights.layers[1].moe.experts[0].gate,
+                              &m.weights.layers[1].moe.experts[1].down};
+  for (const Matrix *w : matrices) {
+    Tensor x(9, w->in, 3), many(9, w->out), few(9, w->out);
+    m.ops->matmul(x.rows(), *w, many.rows());
+    for (int64_t i = 0; i < 9; ++i)
+      m.ops->matmul({x.rows().row(i), 1, w->in, x.stride}, *w,
+                    {few.rows().row(i), 1, w->out, few.stride});
+    EXPECT_LT(difference(few.rows(), many.rows()), 1e-6);
+  }
+}
+
+/// The bias decides who is chosen; what they weigh is without it.
+TEST(Ops, RoutingWeightsAreUnbiased) {
+  TinyModel m("k3");
+  Tensor logits(1, 12);
+  for (int64_t e = 0; e < 12; ++e)
+    logits.view.data[e] = -0.1f * static_cast<float>(e);
+  Vector bias(12, 0.0f);
+  bias[11] = 5;
+  std::vector<int32_t> expert(4);
+  std::vector<float> weight(4);
+  m.ops->route(logits.rows(), bias, {expert.data(), weight.data(), 4});
+  EXPECT_EQ(expert, std::vector<int32_t>({11, 0, 1, 2}));
+  auto score = [](double x) { return 1 / (1 + std::exp(-x)); };
+  double sum = score(-1.1) + score(0) + score(-0.1) + score(-0.2);
+  EXPECT_NEAR(weight[0], 1.5 * score(-1.1) / sum, 1e-6);
+  EXPECT_NEAR(weight[1], 1.5 * score(0) / sum, 1e-6);
+}
+
+/// NaN in a router's logits must not send rows to experts that do not exist.
+TEST(Ops, RoutingSurvivesNaN) {
+  TinyModel m("48b");
+  Tensor logits(1, 8);
+  std::fill_n(logits.view.data, 8, NAN);
+  std::vector<int32_t> expert(3, -1);
+  std::vector<float> weight(3);
+  m.ops->route(logits.rows(), Vector(8, 0.0f),
+               {expert.data(), weight.data(), 3});
+  for (int32_t e : expert)
+    EXPECT_TRUE(e >= 0 && e < 8);
+}
+
+TEST(Ops, AFailureIsKeptAndStopsTheRest) {
+  TinyModel m("48b");
+  const KdaWeights &w = m.weights.layers[1].kda;
+  int64_t width = m.config.kdaWidth();
+  Tensor x(1, width, 1), beta(1, m.config.kdaHeads, 2), out(1, width);
+  Packed one({{0, 0, 0, 1}});
+  Rows misaligned = {x.view.data + 1, 1, width, x.stride};
+  m.ops->kdaChunk(one.view(), w, misaligned, x.rows(), x.rows(), x.rows(),
+                  beta.rows(), m.session->kda(1), out.rows());
+  ASSERT_FALSE(m.ops->status().ok());
+  EXPECT_NE(m.ops->status().message().find("argument q = 0x"),
+            std::string::npos);
+  m.ops->copy(x.rows(), out.rows());
+  EXPECT_EQ(out.view.data[0], 0.0f);
+  m.ops->clear();
+  m.ops->copy(x.rows(), out.rows());
+  EXPECT_EQ(out.view.data[0], x.view.data[0]);
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, OpsTest, testing::Values("48b", "k3"),
+                         [](const auto &info) { return info.param; });
