@@ -47,6 +47,10 @@ void HostOps::fail(Status status) {
 void HostOps::parallel(int64_t count, const Body &body, int64_t scratchFloats) {
   if (!first.ok() || count <= 0)
     return;
+  if (count == 1) { // waking threads takes longer than most single rows
+    serial.resize(static_cast<size_t>(scratchFloats));
+    return body(0, serial.data());
+  }
   void *args[] = {const_cast<Body *>(&body)};
   HostEntry entry = [](void **args, int64_t begin, int64_t end, void *scratch) {
     const Body &body = *static_cast<const Body *>(args[0]);

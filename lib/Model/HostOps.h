@@ -82,8 +82,9 @@ private:
   std::unique_ptr<NamedCall> chunk, step; ///< none without KDA layers
   AlignedBuffer workspace;                ///< of the chunk kernel
   AlignedBuffer gathered, gates, ups;     ///< of an expert's rows
-  std::vector<int32_t> order;             ///< entries of a routing, by expert
-  std::vector<int64_t> starts;            ///< [experts + 1], into `order`
+  std::vector<float> serial;   ///< scratch of work that one thread does
+  std::vector<int32_t> order;  ///< entries of a routing, by expert
+  std::vector<int64_t> starts; ///< [experts + 1], into `order`
 };
 
 } // namespace kdac::model

@@ -1,6 +1,7 @@
 // Operations alone, as an engine with a forward pass of its own calls them.
 #include "TinyModel.h"
 
+#include <functional>
 #include <random>
 
 using namespace kdac;
@@ -142,6 +143,66 @@ TEST_P(OpsTest, ManyRowsAndFewGiveTheSameProducts) {
                     {few.rows().row(i), 1, w->out, few.stride});
     EXPECT_LT(difference(few.rows(), many.rows()), 1e-6);
   }
+}
+
+/// Every element type, few rows and many, against its values in f64.
+TEST(Ops, ProductsOfEveryElementType) {
+  TinyModel m("48b");
+  constexpr int64_t out = 5, in = 96;
+  std::mt19937 random(4);
+  std::vector<uint8_t> bytes(out * in * 4), scales(out * in / 32);
+  for (uint8_t &byte : bytes)
+    byte = static_cast<uint8_t>(random());
+  for (uint8_t &scale : scales)
+    scale = static_cast<uint8_t>(120 + random() % 12);
+  std::vector<float> wide(out * in);
+  std::normal_distribution<float> normal;
+  for (float &x : wide)
+    x = normal(random);
+  std::vector<uint16_t> half(out * in), brain(out * in);
+  std::vector<double> halfValue(out * in), brainValue(out * in);
+  for (size_t i = 0; i < half.size(); ++i) {
+    // 5 bits of exponent and 10 of mantissa; subnormals included.
+    uint32_t e = random() % 20, f = random() & 1023;
+    half[i] = static_cast<uint16_t>((i % 2) << 15 | e << 10 | f);
+    halfValue[i] = (i % 2 ? -1 : 1) * (e ? std::ldexp(1024.0 + f, int(e) - 25)
+                                         : std::ldexp(double(f), -24));
+    e = 120 + random() % 10, f = random() & 127;
+    brain[i] = static_cast<uint16_t>((i % 2) << 15 | e << 7 | f);
+    brainValue[i] = (i % 2 ? -1 : 1) * std::ldexp(128.0 + f, int(e) - 134);
+  }
+  const double e2m1[] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+  auto packed = [&](int64_t o, int64_t i) {
+    uint8_t pair = bytes[static_cast<size_t>(o * in / 2 + i / 2)];
+    int nibble = i % 2 ? pair >> 4 : pair & 15;
+    int scale = scales[static_cast<size_t>(o * in / 32 + i / 32)];
+    return std::ldexp(e2m1[nibble & 7] * (nibble & 8 ? -1 : 1), scale - 127);
+  };
+  auto at = [](const auto &values) {
+    return [&](int64_t o, int64_t i) {
+      return double(values[static_cast<size_t>(o * in + i)]);
+    };
+  };
+  using Value = std::function<double(int64_t, int64_t)>;
+  const std::pair<Matrix, Value> cases[] = {
+      {{wide.data(), nullptr, MatrixType::F32, out, in}, at(wide)},
+      {{half.data(), nullptr, MatrixType::F16, out, in}, at(halfValue)},
+      {{brain.data(), nullptr, MatrixType::BF16, out, in}, at(brainValue)},
+      {{bytes.data(), scales.data(), MatrixType::Mxfp4, out, in}, packed}};
+  for (const auto &[matrix, value] : cases)
+    for (int64_t rows : {1, 4, 5, 33}) {
+      Tensor x(rows, in, 9), y(rows, out), want(rows, out);
+      m.ops->matmul(x.rows(), matrix, y.rows());
+      for (int64_t r = 0; r < rows; ++r)
+        for (int64_t o = 0; o < out; ++o) {
+          double sum = 0;
+          for (int64_t i = 0; i < in; ++i)
+            sum += value(o, i) * x.view.row(r)[i];
+          want.view.row(r)[o] = static_cast<float>(sum);
+        }
+      EXPECT_LT(difference(y.rows(), want.rows()), 1e-6)
+          << static_cast<int>(matrix.type) << ", " << rows << " rows";
+    }
 }
 
 /// The bias decides who is chosen; what they weigh is without it.

@@ -71,9 +71,8 @@ StatusOr<PackReader> openPack(const Options &options) {
 } // namespace
 
 Status loadModel(const Options &options, Engine &engine) {
-  StatusOr<ModelConfig> config =
-      readConfig(options.hasRandomWeights ? options.config
-                                          : options.model + "/config.json");
+  StatusOr<ModelConfig> config = readConfig(
+      options.config.empty() ? options.model + "/config.json" : options.config);
   if (!config.ok())
     return config.status();
   engine.config = std::move(*config);

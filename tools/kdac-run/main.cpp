@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
   if (options.dtype != "f32")
     return refuse("dtype '" + options.dtype +
                   "' is not supported yet; use f32 (weights stay as stored)");
-  if (options.model.empty() && !options.hasRandomWeights)
+  if (options.model.empty() && options.config.empty())
     return refuse("a model folder is required; `kdac-run --help` shows what "
                   "works");
   return options.isChat ? runChat(options) : runGenerate(options);
