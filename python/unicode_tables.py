@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """unicode_tables.py > lib/Model/UnicodeTables.cpp: what the tokenizer's split
 pattern must know of Unicode: general categories, grouped as the pattern groups
-them, and the script Han (Scripts.txt of Unicode 15; Python has no scripts).
+them, and the script Han (Scripts.txt of Unicode 15; Python has no scripts). ./dev format does the rest.
 """
 import unicodedata
 

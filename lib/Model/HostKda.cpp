@@ -105,7 +105,7 @@ void HostOps::setKda(NamedCall &call, const BatchView &batch,
 void HostOps::kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
                        Rows k, Rows v, Rows decay, Rows beta,
                        const KdaCache &cache, Rows out) {
-  if (!first.ok())
+  if (!fits(batch.tokens, batch.count))
     return;
   setKda(*chunk, batch, w, {q, k, v}, decay, beta, cache, out);
   if (Status s = chunk->launch(pool); !s.ok())
@@ -115,7 +115,7 @@ void HostOps::kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
 void HostOps::kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
                       Rows k, Rows v, Rows decay, Rows beta, Rows z,
                       const KdaCache &cache, Rows out) {
-  if (!first.ok())
+  if (!fits(batch.tokens, batch.count))
     return;
   setKda(*step, batch, w, {q, k, v}, decay, beta, cache, out);
   step->pointer("q_conv", w.qConv.data());

@@ -94,6 +94,8 @@ void HostOps::runExpert(Rows x, const Routing &routing, const MlpWeights &w,
 
 void HostOps::experts(Rows x, const Routing &routing, const MoeWeights &w,
                       Rows y) {
+  if (!fits(x.rows))
+    return;
   int64_t entries = x.rows * routing.topK;
   std::fill(starts.begin(), starts.end(), 0);
   for (int64_t i = 0; i < entries; ++i)

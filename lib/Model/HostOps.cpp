@@ -44,6 +44,17 @@ void HostOps::fail(Status status) {
     first = std::move(status);
 }
 
+bool HostOps::fits(int64_t rows, int64_t pieces) {
+  if (rows > limits.tokens || pieces > limits.pieces)
+    fail(Status(ErrorCode::InvalidArgument,
+                "a call of " + std::to_string(rows) + " rows and " +
+                    std::to_string(pieces) +
+                    " pieces is larger than these operations were made for, " +
+                    std::to_string(limits.tokens) + " and " +
+                    std::to_string(limits.pieces)));
+  return first.ok();
+}
+
 void HostOps::parallel(int64_t count, const Body &body, int64_t scratchFloats) {
   if (!first.ok() || count <= 0)
     return;

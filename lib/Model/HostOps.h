@@ -55,6 +55,8 @@ private:
   using Body = std::function<void(int64_t i, float *scratch)>;
   void parallel(int64_t count, const Body &body, int64_t scratchFloats = 0);
   void fail(Status status);
+  /// False, and a failure, where a call is larger than the scratch.
+  bool fits(int64_t rows, int64_t pieces = 0);
   /// Rows [begin, begin + count) of w times every row of x.
   void matmulBlock(Rows x, const Matrix &w, int64_t begin, int64_t count,
                    Rows y, float *scratch) const;

@@ -236,6 +236,18 @@ TEST(Ops, RoutingSurvivesNaN) {
     EXPECT_TRUE(e >= 0 && e < 8);
 }
 
+TEST(Ops, CallsBeyondTheLimitsAreRefused) {
+  TinyModel m("48b", 1, 4);
+  Tensor x(5, m.config.hidden, 1), y(5, m.config.hidden);
+  std::vector<int32_t> expert(15, 0);
+  std::vector<float> weight(15, 1);
+  m.ops->experts(x.rows(), {expert.data(), weight.data(), 3},
+                 m.weights.layers[1].moe, y.rows());
+  EXPECT_EQ(m.ops->status().message(),
+            "a call of 5 rows and 0 pieces is larger than these operations "
+            "were made for, 4 and 1");
+}
+
 TEST(Ops, AFailureIsKeptAndStopsTheRest) {
   TinyModel m("48b");
   const KdaWeights &w = m.weights.layers[1].kda;

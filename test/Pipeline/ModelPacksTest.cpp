@@ -51,6 +51,18 @@ TEST(ModelPacks, KimiK3) {
         << target;
 }
 
+/// Every width with both gates, in both forms, in f32 with slots.
+TEST(ModelPacks, KdacRun) {
+  Names names;
+  for (const char *dims : {"k32v32", "k64v64", "k128v128"})
+    for (const char *gate : {"softplus", "bounded"}) {
+      std::string tail = std::string(dims) + ".f32.f32vk." + gate + ".pool-i32";
+      names.insert("kda.chunk." + tail);
+      names.insert("kda.step." + tail + ".conv4.norm-sigmoid");
+    }
+  EXPECT_EQ(namesOf("kdac-run.yaml", "host"), names);
+}
+
 TEST(ModelPacks, General) {
   Names names = namesOf("general.yaml", "sm_90a");
   EXPECT_EQ(names.size(), 12u + 8u + 8u + 2u + 12u);
