@@ -1,0 +1,500 @@
+// cp.async, bulk copies and mbarriers. Copies happen when they are issued or,
+// with Options::late, as late as what waits for them allows.
+#include "Lanes.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace kdac::ptx {
+
+namespace {
+
+unsigned firstOf(uint32_t mask) { return unsigned(__builtin_ctz(mask)); }
+
+/// The address of shared memory an operand names, generic or not.
+uint32_t sharedAddress(const Warp &w, const Instruction &i, unsigned k,
+                       unsigned lane, int64_t offset) {
+  (void)i;
+  return uint32_t(lane64(w, i.ops[k], lane) + uint64_t(offset));
+}
+
+//===--- cp.async -----------------------------------------------------------//
+
+void copyNow(Warp &w, const AsyncOp &op) {
+  uint8_t data[16] = {};
+  if (op.sourceBytes) {
+    const uint8_t *from = accessGlobal(w, op.lane, op.global, op.bytes);
+    if (!from)
+      return;
+    std::memcpy(data, from, op.sourceBytes);
+  }
+  uint8_t *to =
+      access(w, op.lane, Space::Shared, op.shared, op.bytes, true);
+  if (to)
+    std::memcpy(to, data, op.bytes);
+}
+
+/// ops: to, from, bytes of the source (may be none). bytes: the size. Offsets of
+/// both addresses: offset, target.
+void copyAsync(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    unsigned lane = firstOf(mask);
+    AsyncOp op;
+    op.lane = lane;
+    op.pc = w.pc;
+    op.group = w.copyGroup[lane];
+    op.shared = sharedAddress(w, i, 0, lane, i.offset);
+    op.global = lane64(w, i.ops[1], lane) + uint64_t(int64_t(i.target));
+    op.bytes = i.bytes;
+    op.sourceBytes = i.count > 2 ? lane32(w, i.ops[2], lane) : i.bytes;
+    if (op.sourceBytes > op.bytes)
+      return w.fail(lane, "cp.async reads more bytes than it writes");
+    if (w.cta->options.late)
+      w.copies[lane].push_back(op);
+    else
+      copyNow(w, op);
+    if (w.cta->failed)
+      return;
+  }
+}
+
+void finishCopies(Warp &w, unsigned lane, uint32_t upTo) {
+  auto &queue = w.copies[lane];
+  while (!queue.empty() && queue.front().group < upTo && !w.cta->failed) {
+    AsyncOp op = queue.front();
+    queue.pop_front();
+    execute(w, op);
+  }
+}
+
+void commitCopies(Warp &w, const Instruction &, uint32_t mask) {
+  eachLane(mask, [&](unsigned lane) { ++w.copyGroup[lane]; });
+}
+/// offset: groups that may be left; -1: nothing, not even uncommitted ones.
+void waitCopies(Warp &w, const Instruction &i, uint32_t mask) {
+  uint32_t keep = uint32_t(std::max<int64_t>(i.offset, 0));
+  eachLane(mask, [&](unsigned lane) {
+    uint32_t open = w.copyGroup[lane];
+    finishCopies(w, lane, i.offset < 0 ? open + 1 : open - std::min(open, keep));
+  });
+}
+/// ops: the mbarrier. kind 1: noinc.
+void arriveAfterCopies(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    unsigned lane = firstOf(mask);
+    AsyncOp op;
+    op.kind = AsyncOp::ArriveNoInc;
+    op.lane = lane;
+    op.pc = w.pc;
+    op.group = w.copyGroup[lane];
+    op.mbarrier = sharedAddress(w, i, 0, lane, i.offset);
+    if (!i.kind) { // one more arrival is expected in this phase
+      auto it = w.cta->mbarriers.find(op.mbarrier);
+      if (it != w.cta->mbarriers.end())
+        ++it->second.pending;
+    }
+    if (w.cta->options.late)
+      w.copies[lane].push_back(op);
+    else
+      execute(w, op);
+  }
+}
+
+bool decodeBulk(Decoder &d);
+
+bool decodeCopyForm(Decoder &d) {
+  const auto &ops = d.statement().operands;
+  d.inst.run = copyAsync;
+  bool all = d.take("ca");
+  d.drop({"cg", "L2::64B", "L2::128B", "L2::256B"});
+  bool hinted = d.take("L2::cache_hint");
+  int64_t bytes;
+  if (!d.take("shared") && !d.take("shared::cta"))
+    return false;
+  if (!d.take("global") || !d.arity(3, hinted ? 5 : 4) ||
+      !d.integer(ops[2], bytes) ||
+      !(bytes == 16 || (all && (bytes == 4 || bytes == 8))))
+    return false;
+  d.inst.bytes = uint8_t(bytes);
+  if (!d.address(ops[0]))
+    return false;
+  // Two addresses, an offset field each.
+  int64_t offset = d.inst.offset;
+  if (!d.address(ops[1]))
+    return false;
+  d.inst.target = int32_t(d.inst.offset);
+  d.inst.offset = offset;
+  return (ops.size() < 4 || hinted || d.value(ops[3], Type::U32)) && d.done();
+}
+
+bool decodeCopy(Decoder &d) {
+  const auto &ops = d.statement().operands;
+  if (!d.take("async"))
+    return false;
+  if (d.take("bulk"))
+    return decodeBulk(d);
+  if (d.take("commit_group"))
+    return d.inst.run = commitCopies, d.arity(0) && d.done();
+  if (d.take("wait_all")) {
+    d.inst.run = waitCopies;
+    d.inst.offset = -1;
+    return d.arity(0) && d.done();
+  }
+  if (d.take("wait_group")) {
+    d.inst.run = waitCopies;
+    return d.arity(1) && d.integer(ops[0], d.inst.offset) && d.done();
+  }
+  if (d.take("mbarrier")) {
+    d.inst.run = arriveAfterCopies;
+    d.inst.kind = d.take("noinc");
+    d.setSpace();
+    return d.take("arrive") && d.takeType() == Type::B64 && d.arity(1) &&
+           d.address(ops[0]) && d.done();
+  }
+  return decodeCopyForm(d);
+}
+
+//===--- bulk copies --------------------------------------------------------//
+
+bool bulkAligned(Warp &w, const AsyncOp &op) {
+  if (op.bytes % 16 == 0 && op.shared % 16 == 0 && op.global % 16 == 0)
+    return true;
+  w.fail(op.lane, "a bulk copy that is not of whole, aligned 16 bytes");
+  return false;
+}
+
+void bulkLoadNow(Warp &w, const AsyncOp &op) {
+  for (uint32_t at = 0; at < op.bytes; at += 16) {
+    const uint8_t *from = accessGlobal(w, op.lane, op.global + at, 16);
+    uint8_t *to =
+        from ? accessShared(w, op.lane, op.shared + at, 16, true, true)
+             : nullptr;
+    if (!to)
+      return;
+    std::memcpy(to, from, 16);
+  }
+  arrive(w, op.lane, op.mbarrier, 0, -int64_t(op.bytes));
+}
+void bulkStoreNow(Warp &w, const AsyncOp &op) {
+  for (uint32_t at = 0; at < op.bytes; at += 16) {
+    const uint8_t *from =
+        accessShared(w, op.lane, op.shared + at, 16, false, true);
+    uint8_t *to =
+        from ? accessGlobal(w, op.lane, op.global + at, 16) : nullptr;
+    if (!to)
+      return;
+    std::memcpy(to, from, 16);
+  }
+}
+
+/// ops: to, from, bytes, mbarrier. target: offsets are folded into registers by
+/// nobody, so addresses of bulk copies have none.
+void bulkLoad(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    AsyncOp op;
+    op.kind = AsyncOp::BulkLoad;
+    op.pc = w.pc;
+    op.lane = firstOf(mask);
+    op.shared = sharedAddress(w, i, 0, op.lane, 0);
+    op.global = lane64(w, i.ops[1], op.lane);
+    op.bytes = lane32(w, i.ops[2], op.lane);
+    op.mbarrier = sharedAddress(w, i, 3, op.lane, 0);
+    if (!bulkAligned(w, op))
+      return;
+    if (w.cta->options.late)
+      w.cta->bulkLoads.push_back({&w, op});
+    else
+      bulkLoadNow(w, op);
+  }
+}
+/// ops: to, from, bytes.
+void bulkStore(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    AsyncOp op;
+    op.kind = AsyncOp::BulkStore;
+    op.pc = w.pc;
+    op.lane = firstOf(mask);
+    op.group = w.bulkGroup[op.lane];
+    op.global = lane64(w, i.ops[0], op.lane);
+    op.shared = sharedAddress(w, i, 1, op.lane, 0);
+    op.bytes = lane32(w, i.ops[2], op.lane);
+    if (!bulkAligned(w, op))
+      return;
+    if (w.cta->options.late)
+      w.bulk[op.lane].push_back(op);
+    else
+      bulkStoreNow(w, op);
+  }
+}
+void commitBulk(Warp &w, const Instruction &, uint32_t mask) {
+  eachLane(mask, [&](unsigned lane) { ++w.bulkGroup[lane]; });
+}
+void waitBulk(Warp &w, const Instruction &i, uint32_t mask) {
+  eachLane(mask, [&](unsigned lane) {
+    uint32_t open = w.bulkGroup[lane];
+    uint32_t upTo = open - std::min(open, uint32_t(i.offset));
+    auto &queue = w.bulk[lane];
+    while (!queue.empty() && queue.front().group < upTo && !w.cta->failed) {
+      AsyncOp op = queue.front();
+      queue.pop_front();
+      execute(w, op);
+    }
+  });
+}
+
+bool plainAddress(Decoder &d, const Operand &op) {
+  return d.address(op) &&
+         (d.inst.offset == 0 || d.fail("an offset in an address of a bulk copy"));
+}
+
+bool decodeBulkForm(Decoder &d) {
+  const auto &mods = d.statement().mods; // async bulk to from ...
+  const auto &ops = d.statement().operands;
+  bool hinted = d.take("L2::cache_hint");
+  bool isLoad = mods.size() > 3 && mods[2].rfind("shared", 0) == 0 &&
+                mods[3] == "global";
+  bool isStore = mods.size() > 3 && mods[2] == "global" &&
+                 mods[3] == "shared::cta";
+  if (!isLoad && !isStore)
+    return false;
+  d.drop({"shared::cluster", "shared::cta", "global"});
+  d.inst.run = isLoad ? bulkLoad : bulkStore;
+  size_t n = isLoad ? 4 : 3;
+  if (!d.arity(n + hinted) ||
+      !d.take(isLoad ? "mbarrier::complete_tx::bytes" : "bulk_group"))
+    return false;
+  for (size_t k = 0; k < n; ++k)
+    if (!(k == 2 ? d.value(ops[k], Type::U32) : plainAddress(d, ops[k])))
+      return false;
+  return d.done();
+}
+
+bool decodeBulk(Decoder &d) {
+  d.programOf().usesAsyncProxy = true;
+  if (d.take("commit_group"))
+    return d.inst.run = commitBulk, d.arity(0) && d.done();
+  if (d.take("wait_group")) {
+    d.take("read");
+    d.inst.run = waitBulk;
+    return d.arity(1) &&
+           d.integer(d.statement().operands[0], d.inst.offset) && d.done();
+  }
+  if (d.take("prefetch")) {
+    d.inst.run = [](Warp &, const Instruction &, uint32_t) {};
+    return true;
+  }
+  return decodeBulkForm(d);
+}
+
+//===--- mbarriers ----------------------------------------------------------//
+
+Mbarrier *find(Warp &w, unsigned lane, uint32_t address) {
+  auto it = w.cta->mbarriers.find(address);
+  if (it != w.cta->mbarriers.end())
+    return &it->second;
+  w.fail(lane, "there is no mbarrier at shared address " +
+                   std::to_string(address));
+  return nullptr;
+}
+
+void settlePhase(Cta &cta, Mbarrier &b) {
+  if (b.pending || b.transactions)
+    return;
+  ++b.phase;
+  b.pending = b.expected;
+  ++cta.effects;
+}
+
+/// ops: mbarrier, count.
+void init(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    unsigned lane = firstOf(mask);
+    uint32_t at = sharedAddress(w, i, 0, lane, i.offset);
+    uint32_t count = lane32(w, i.ops[1], lane);
+    if (!access(w, lane, Space::Shared, at, 8, true))
+      return;
+    if (count == 0 || count >= 1u << 20)
+      return w.fail(lane, "mbarrier.init with a count of " +
+                              std::to_string(count));
+    if (w.cta->mbarriers.count(at))
+      return w.fail(lane, "mbarrier.init of an mbarrier that is in use");
+    w.cta->mbarriers[at] = {count, count, 0, 0};
+    ++w.cta->effects;
+  }
+}
+void invalidate(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    unsigned lane = firstOf(mask);
+    uint32_t at = sharedAddress(w, i, 0, lane, i.offset);
+    if (!find(w, lane, at))
+      return;
+    w.cta->mbarriers.erase(at);
+  }
+}
+
+enum Arrival : uint8_t { Arrive = 1, Expect = 2, Complete = 4, Drop = 8 };
+
+/// ops: state (may be none), mbarrier, count or bytes (may be none).
+void arriveRun(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    unsigned lane = firstOf(mask);
+    uint32_t at = sharedAddress(w, i, 1, lane, i.offset);
+    Mbarrier *b = find(w, lane, at);
+    if (!b)
+      return;
+    uint32_t number = i.count > 2 ? lane32(w, i.ops[2], lane) : 1;
+    setLane(w, i.ops[0], lane, b->phase);
+    if (i.kind & Drop)
+      b->expected -= std::min(b->expected, number);
+    bool ok = i.kind & Expect
+                  ? arrive(w, lane, at, i.kind & Arrive ? 1 : 0, number)
+              : i.kind & Complete ? arrive(w, lane, at, 0, -int64_t(number))
+                                  : arrive(w, lane, at, number, 0);
+    if (!ok)
+      return;
+  }
+}
+
+/// ops: p, mbarrier, state or parity. kind 1: parity; 2: try_wait, which waits.
+void testRun(Warp &w, const Instruction &i, uint32_t mask) {
+  uint32_t done = 0, firstMissing = 0;
+  unsigned missing = warpSize;
+  for (uint32_t rest = mask; rest; rest &= rest - 1) {
+    unsigned lane = firstOf(rest);
+    uint32_t at = sharedAddress(w, i, 1, lane, i.offset);
+    Mbarrier *b = find(w, lane, at);
+    if (!b)
+      return;
+    uint32_t token = uint32_t(lane64(w, i.ops[2], lane));
+    bool complete =
+        i.kind & 1 ? (b->phase & 1) != (token & 1) : b->phase != token;
+    done |= uint32_t(complete) << lane;
+    if (!complete && missing == warpSize) {
+      missing = lane;
+      firstMissing = at;
+    }
+  }
+  // A try_wait may also give up: some schedules try the code around it.
+  bool givesUp = w.cta->options.seed && w.cta->random() % 8 == 0;
+  if (done != mask && i.kind & 2 && !givesUp) {
+    w.stall = true;
+    w.group().wait = Wait::Mbarrier;
+    w.group().object = firstMissing;
+    w.group().generation = w.cta->mbarriers[firstMissing].phase;
+    return;
+  }
+  if (done != mask)
+    w.group().yielded = true;
+  setPredicate(w, i.ops[0], mask, done);
+}
+
+void dropMbarrierHints(Decoder &d) {
+  d.drop({"release", "acquire", "relaxed", "cta", "cluster"});
+}
+bool decodeArrive(Decoder &d, uint8_t kind) {
+  const auto &ops = d.statement().operands;
+  d.inst.run = arriveRun;
+  d.inst.kind = kind;
+  dropMbarrierHints(d);
+  bool returns = kind & (Arrive | Drop) &&
+                 ops[0].kind != Operand::Address;
+  size_t first = returns ? 1 : 0;
+  bool needsCount = kind & (Expect | Complete);
+  if (!d.arity(first + 1 + needsCount, first + 2))
+    return false;
+  if (!returns)
+    d.push(Ref());
+  else if (!d.destination(ops[0], Type::B64))
+    return false;
+  return d.address(ops[first]) &&
+         (ops.size() < first + 2 || d.value(ops[first + 1], Type::U32)) &&
+         d.done();
+}
+bool decodeTest(Decoder &d, bool tries) {
+  const auto &ops = d.statement().operands;
+  d.inst.run = testRun;
+  bool parity = d.take("parity");
+  d.inst.kind = (parity ? 1 : 0) | (tries ? 2 : 0);
+  dropMbarrierHints(d);
+  return d.arity(3, tries ? 4 : 3) && d.predicate(ops[0]) &&
+         d.address(ops[1]) &&
+         d.value(ops[2], parity ? Type::U32 : Type::B64) && d.done();
+}
+bool decodeMbarrier(Decoder &d) {
+  const auto &ops = d.statement().operands;
+  if (d.takeType() != Type::B64)
+    return false;
+  d.setSpace();
+  if (d.take("init")) {
+    d.inst.run = init;
+    return d.arity(2) && d.address(ops[0]) && d.value(ops[1], Type::U32) &&
+           d.done();
+  }
+  if (d.take("inval")) {
+    d.inst.run = invalidate;
+    return d.arity(1) && d.address(ops[0]) && d.done();
+  }
+  bool expects = d.take("expect_tx");
+  if (d.take("arrive"))
+    return decodeArrive(d, Arrive | (expects ? Expect : 0));
+  if (d.take("arrive_drop"))
+    return !expects && decodeArrive(d, Arrive | Drop);
+  if (expects)
+    return decodeArrive(d, Expect);
+  if (d.take("complete_tx"))
+    return decodeArrive(d, Complete);
+  if (d.take("try_wait"))
+    return decodeTest(d, true);
+  return d.take("test_wait") && decodeTest(d, false);
+}
+
+} // namespace
+
+bool arrive(Warp &w, unsigned lane, uint32_t address, uint32_t count,
+            int64_t transactions) {
+  Mbarrier *b = find(w, lane, address);
+  if (!b)
+    return false;
+  if (count > b->pending) {
+    w.fail(lane, "more arrivals at the mbarrier at shared address " +
+                     std::to_string(address) + " than its " +
+                     std::to_string(b->expected) + " in one phase");
+    return false;
+  }
+  b->pending -= count;
+  b->transactions += transactions;
+  if (b->transactions >= 1 << 20 || b->transactions <= -(1 << 20)) {
+    w.fail(lane, "an mbarrier's transaction count beyond 2^20 - 1");
+    return false;
+  }
+  ++w.cta->effects;
+  settlePhase(*w.cta, *b);
+  return true;
+}
+
+void execute(Warp &w, const AsyncOp &op) {
+  // Reports name the instruction that started the work.
+  int32_t pc = std::exchange(w.pc, op.pc);
+  ++w.cta->effects;
+  switch (op.kind) {
+  case AsyncOp::CpAsync: copyNow(w, op); break;
+  case AsyncOp::ArriveNoInc: arrive(w, op.lane, op.mbarrier, 1, 0); break;
+  case AsyncOp::BulkLoad: bulkLoadNow(w, op); break;
+  case AsyncOp::BulkStore: bulkStoreNow(w, op); break;
+  case AsyncOp::Wgmma: executeWgmma(w, op); break;
+  case AsyncOp::Move: {
+    const Instruction &i = w.cta->program.code[size_t(op.pc)];
+    std::memcpy(place(w, i.ops[0]), read(w, i.ops[1]), 128);
+    break;
+  }
+  }
+  w.pc = pc;
+}
+
+const std::vector<Opcode> &asyncOpcodes() {
+  static const std::vector<Opcode> table = {{"cp", decodeCopy},
+                                            {"mbarrier", decodeMbarrier}};
+  return table;
+}
+
+} // namespace kdac::ptx

@@ -1,0 +1,271 @@
+// Promises: a library with the CUDA driver's entry points whose one GPU is the
+// PTX emulator: PTX modules run, synchronously, when they are launched; memory
+// lives at made-up addresses and starts as 0xff. A fault is the launch's error,
+// its report the error's string, and goes to stderr too.
+// Does not: take machine code (the runtime then falls back to a pack's PTX), or
+// run anything asynchronously.
+//
+// The environment varies it: KDAC_EMU_SM (90), KDAC_EMU_SEED (0: warps in turn),
+// KDAC_EMU_LATE=1, KDAC_EMU_THREADS (1), KDAC_EMU_UNINITIALISED=0 and
+// KDAC_EMU_PROXIES=0 (do not look), KDAC_EMU_TRACE=BLOCK:WARP,
+// KDAC_EMU_VERBOSE=1 (a line for every launch).
+#include "Emulator.h"
+
+#include "kdac/Runtime/CudaDriver.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <elf.h>
+#include <mutex>
+
+namespace {
+using namespace kdac::cuda;
+using kdac::ptx::Launch, kdac::ptx::Memory, kdac::ptx::Options,
+    kdac::ptx::Parameter, kdac::ptx::Stats;
+using Code = kdac::ptx::Module;
+
+constexpr Result invalidValue = 1, outOfMemory = 2, noBinary = 209,
+                 invalidPtx = 218, notFound = 500, launchFailed = 719;
+
+struct LoadedFunction {
+  const Code *module;
+  std::string entry;
+};
+struct LoadedModule {
+  std::unique_ptr<Code> code;
+  std::vector<std::unique_ptr<LoadedFunction>> functions;
+};
+
+std::mutex mutex;
+Memory memory;
+std::string lastReport = "no report";
+int contextObject;
+thread_local std::vector<Context> contexts;
+
+const char *text(const char *name) {
+  const char *value = std::getenv(name);
+  return value && *value ? value : nullptr;
+}
+int64_t number(const char *name, int64_t otherwise) {
+  const char *value = text(name);
+  return value ? std::strtoll(value, nullptr, 0) : otherwise;
+}
+
+Options optionsNow() {
+  Options o;
+  o.seed = static_cast<uint64_t>(number("KDAC_EMU_SEED", 0));
+  o.late = number("KDAC_EMU_LATE", 0) != 0;
+  o.threads = static_cast<int>(number("KDAC_EMU_THREADS", 1));
+  o.initialised = number("KDAC_EMU_UNINITIALISED", 1) != 0;
+  o.proxies = number("KDAC_EMU_PROXIES", 1) != 0;
+  o.races = number("KDAC_EMU_RACES", 0) != 0;
+  if (const char *trace = text("KDAC_EMU_TRACE"))
+    std::sscanf(trace, "%ld:%d", &o.traceBlock, &o.traceWarp);
+  return o;
+}
+
+int64_t now() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+uint8_t *host(uint64_t address, size_t bytes) {
+  std::lock_guard<std::mutex> lock(mutex);
+  const Memory::Block *block = memory.find(address, bytes);
+  return block ? block->host + (address - block->base) : nullptr;
+}
+} // namespace
+
+extern "C" {
+Result cuInit(unsigned) { return success; }
+Result cuDriverGetVersion(int *version) { return *version = 13000, success; }
+Result cuGetErrorName(Result r, const char **name) {
+  *name = r == launchFailed   ? "CUDA_ERROR_LAUNCH_FAILED"
+          : r == noBinary     ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+          : r == invalidPtx   ? "CUDA_ERROR_INVALID_PTX"
+          : r == notFound     ? "CUDA_ERROR_NOT_FOUND"
+          : r == outOfMemory  ? "CUDA_ERROR_OUT_OF_MEMORY"
+                              : "CUDA_ERROR_INVALID_VALUE";
+  return success;
+}
+Result cuGetErrorString(Result r, const char **what) {
+  *what = r == launchFailed ? lastReport.c_str()
+          : r == noBinary   ? "the emulator takes PTX only"
+                            : "refused by the emulator";
+  return success;
+}
+Result cuDeviceGetCount(int *count) { return *count = 1, success; }
+Result cuDeviceGet(int *device, int ordinal) {
+  return *device = ordinal, success;
+}
+Result cuDeviceGetName(char *name, int length, int) {
+  std::snprintf(name, static_cast<size_t>(length), "kdac PTX emulator");
+  return success;
+}
+Result cuDeviceGetAttribute(int *value, int attribute, int) {
+  int sm = static_cast<int>(number("KDAC_EMU_SM", 90));
+  *value = attribute == ComputeMajor               ? sm / 10
+           : attribute == ComputeMinor             ? sm % 10
+           : attribute == MultiprocessorCount      ? 132
+           : attribute == SharedBytesPerBlockOptin ? 232448
+           : attribute == L2CacheBytes             ? 50 << 20
+                                                   : 0;
+  return success;
+}
+Result cuDevicePrimaryCtxRetain(Context *context, int) {
+  return *context = reinterpret_cast<Context>(&contextObject), success;
+}
+Result cuDevicePrimaryCtxRelease_v2(int) { return success; }
+Result cuCtxPushCurrent_v2(Context context) {
+  return contexts.push_back(context), success;
+}
+Result cuCtxPopCurrent_v2(Context *context) {
+  if (contexts.empty())
+    return invalidValue;
+  *context = contexts.back();
+  return contexts.pop_back(), success;
+}
+
+Result cuMemAlloc_v2(uint64_t *address, size_t bytes) {
+  void *storage = bytes ? std::malloc(bytes) : nullptr;
+  if (!storage)
+    return bytes ? outOfMemory : invalidValue;
+  std::memset(storage, 0xff, bytes);
+  std::lock_guard<std::mutex> lock(mutex);
+  return *address = memory.add(storage, bytes), success;
+}
+Result cuMemFree_v2(uint64_t address) {
+  uint8_t *storage = host(address, 0);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!memory.remove(address))
+    return invalidValue;
+  return std::free(storage), success;
+}
+Result cuMemcpyHtoD_v2(uint64_t to, const void *from, size_t bytes) {
+  uint8_t *at = host(to, bytes);
+  return at ? (std::memcpy(at, from, bytes), success) : invalidValue;
+}
+Result cuMemcpyDtoH_v2(void *to, uint64_t from, size_t bytes) {
+  uint8_t *at = host(from, bytes);
+  return at ? (std::memcpy(to, at, bytes), success) : invalidValue;
+}
+Result cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, Stream) {
+  uint8_t *a = host(to, bytes), *b = host(from, bytes);
+  return a && b ? (std::memmove(a, b, bytes), success) : invalidValue;
+}
+Result cuMemsetD8Async(uint64_t to, unsigned char byte, size_t bytes, Stream) {
+  uint8_t *at = host(to, bytes);
+  return at ? (std::memset(at, byte, bytes), success) : invalidValue;
+}
+
+Result cuStreamCreate(Stream *stream, unsigned) {
+  return *stream = static_cast<Stream>(std::malloc(1)), success;
+}
+Result cuStreamDestroy_v2(Stream stream) { return std::free(stream), success; }
+Result cuStreamSynchronize(Stream) { return success; }
+Result cuEventCreate(Event *event, unsigned) {
+  return *event = static_cast<Event>(std::calloc(1, sizeof(int64_t))), success;
+}
+Result cuEventDestroy_v2(Event event) { return std::free(event), success; }
+Result cuEventRecord(Event event, Stream) {
+  return *reinterpret_cast<int64_t *>(event) = now(), success;
+}
+Result cuEventQuery(Event) { return success; }
+Result cuEventSynchronize(Event) { return success; }
+Result cuEventElapsedTime(float *milliseconds, Event start, Event end) {
+  *milliseconds = static_cast<float>(*reinterpret_cast<int64_t *>(end) -
+                                     *reinterpret_cast<int64_t *>(start)) *
+                  1e-6f;
+  return success;
+}
+
+Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
+                          int *options, void **values) {
+  if (std::memcmp(image, ELFMAG, SELFMAG) == 0)
+    return noBinary;
+  auto loaded = std::make_unique<LoadedModule>();
+  std::string error;
+  loaded->code =
+      Code::parse(static_cast<const char *>(image), error);
+  if (!loaded->code) {
+    std::fprintf(stderr, "kdac-ptx-emulator: %s\n", error.c_str());
+    for (unsigned i = 0; i < count; ++i)
+      if (options[i] == 5) // CU_JIT_ERROR_LOG_BUFFER
+        std::snprintf(static_cast<char *>(values[i]), 1024, "%s",
+                      error.c_str());
+    return invalidPtx;
+  }
+  return *module = reinterpret_cast<Module>(loaded.release()), success;
+}
+Result cuModuleUnload(Module module) {
+  return delete reinterpret_cast<LoadedModule *>(module), success;
+}
+Result cuModuleGetFunction(Function *function, Module module,
+                           const char *name) {
+  auto *loaded = reinterpret_cast<LoadedModule *>(module);
+  if (!loaded->code->parameters(name))
+    return notFound;
+  loaded->functions.emplace_back(
+      new LoadedFunction{loaded->code.get(), name});
+  *function = reinterpret_cast<Function>(loaded->functions.back().get());
+  return success;
+}
+Result cuFuncSetAttribute(Function, int, int) { return success; }
+Result cuFuncGetAttribute(int *value, int, Function) {
+  return *value = 0, success;
+}
+
+Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
+                      unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned shared, Stream,
+                      void **arguments, void **) {
+  auto *f = reinterpret_cast<LoadedFunction *>(function);
+  Launch launch;
+  launch.entry = f->entry;
+  unsigned grid[] = {gridX, gridY, gridZ}, block[] = {blockX, blockY, blockZ};
+  std::copy(grid, grid + 3, launch.grid);
+  std::copy(block, block + 3, launch.block);
+  launch.dynamicShared = shared;
+  const std::vector<Parameter> &params = *f->module->parameters(f->entry);
+  for (size_t i = 0; i < params.size(); ++i) {
+    launch.params.resize(params[i].offset + params[i].bytes);
+    std::memcpy(&launch.params[params[i].offset], arguments[i],
+                params[i].bytes);
+  }
+  Stats stats;
+  int64_t start = now();
+  std::string report =
+      f->module->launch(launch, memory, optionsNow(), &stats);
+  double seconds = static_cast<double>(now() - start) * 1e-9;
+  if (number("KDAC_EMU_VERBOSE", 0))
+    std::fprintf(stderr,
+                 "kdac-ptx-emulator: %s: %u blocks of %u threads, %.2f M "
+                 "thread instructions, %.2f s, %.0f M/s\n",
+                 f->entry.c_str(), gridX * gridY * gridZ,
+                 blockX * blockY * blockZ,
+                 static_cast<double>(stats.threadInstructions) * 1e-6, seconds,
+                 static_cast<double>(stats.threadInstructions) * 1e-6 /
+                     seconds);
+  if (report.empty())
+    return success;
+  std::fprintf(stderr, "kdac-ptx-emulator: %s\n", report.c_str());
+  lastReport = report;
+  return launchFailed;
+}
+
+/// A capture of what has already run: replays do nothing.
+Result cuStreamBeginCapture_v2(Stream, int) { return success; }
+Result cuStreamEndCapture(Stream, void **graph) {
+  return *graph = &contextObject, success;
+}
+Result cuGraphInstantiateWithFlags(void **exec, void *graph,
+                                   unsigned long long) {
+  return *exec = graph, success;
+}
+Result cuGraphLaunch(void *, Stream) { return success; }
+Result cuGraphExecDestroy(void *) { return success; }
+Result cuGraphDestroy(void *) { return success; }
+}

@@ -1,0 +1,246 @@
+// Promises: the state of a running CTA, and what handlers do to it.
+// Does not: decode.
+#ifndef KDAC_PTXEMULATOR_MACHINE_H
+#define KDAC_PTXEMULATOR_MACHINE_H
+
+#include "Program.h"
+
+#include <cstring>
+#include <deque>
+#include <random>
+
+namespace kdac::ptx {
+
+struct Cta;
+
+/// Why a group of lanes does not run.
+enum class Wait : uint8_t { None, Barrier, Mbarrier, Converge };
+
+/// Lanes of a warp at the same place.
+struct Group {
+  uint32_t mask = 0;
+  int32_t pc = 0;
+  Wait wait = Wait::None;
+  bool yielded = false;   ///< others of the warp go first
+  uint32_t generation = 0; ///< of the barrier waited for; parity
+  uint32_t object = 0;     ///< number of the barrier; address of the mbarrier
+  uint32_t need = 0;       ///< lanes to converge with
+};
+
+/// A copy or product that has been started.
+struct AsyncOp {
+  enum Kind : uint8_t { CpAsync, ArriveNoInc, BulkLoad, BulkStore, Wgmma, Move };
+  Kind kind = CpAsync;
+  uint32_t lane = 0;
+  uint32_t group = 0; ///< commit group
+  uint32_t shared = 0, mbarrier = 0, bytes = 0, sourceBytes = 0;
+  uint64_t global = 0;
+  int32_t pc = 0;
+  uint64_t descA = 0, descB = 0;
+  bool scaleD = false;
+};
+
+struct Warp {
+  Cta *cta = nullptr;
+  uint8_t *registers = nullptr;
+  const uint8_t *constants = nullptr;
+  uint32_t id = 0;
+  uint32_t live = 0; ///< lanes that have not exited
+  std::vector<Group> groups;
+  size_t current = 0; ///< in groups
+  int32_t pc = 0;     ///< of the instruction that runs
+  int32_t nextPc = 0;
+  uint32_t mask = 0;    ///< lanes of the current group
+  bool stall = false;   ///< the instruction did not run; `groups` says why
+  bool regroup = false; ///< groups changed
+  uint64_t executed = 0, threads = 0;
+  uint32_t registerCount = 0; ///< as setmaxnreg said
+  uint64_t streak = 0; ///< instructions since another group ran
+  std::vector<uint8_t> local;
+  // asynchronous work
+  std::deque<AsyncOp> copies[warpSize]; ///< cp.async of a lane
+  uint32_t copyGroup[warpSize] = {};    ///< commit group that is open
+  std::deque<AsyncOp> bulk[warpSize];   ///< bulk stores of a lane
+  uint32_t bulkGroup[warpSize] = {};
+  std::deque<AsyncOp> products; ///< wgmma not executed yet
+  uint32_t productGroup = 0;
+  uint32_t doneGroup = 0; ///< every group before it has been waited for
+  /// Of every 128 bytes of registers: 1 an accumulator, 2 an A operand of a
+  /// product that has not been waited for; which group.
+  struct InFlight {
+    uint8_t what = 0;
+    uint32_t group = 0;
+  };
+  std::vector<InFlight> inFlight;
+  bool anyInFlight = false;
+  uint64_t wgmmaCount = 0, wgmmaHash = 0;
+  bool wgmmaFenced = false;
+  uint32_t proxyEpoch[warpSize] = {}; ///< fence.proxy.async executed
+
+  Group &group() { return groups[current]; }
+  const Instruction &inst() const;
+  /// Stops the run; the first report is kept.
+  void fail(unsigned lane, const std::string &what);
+};
+
+struct BarrierState {
+  uint32_t generation = 0, arrived = 0, expected = 0;
+};
+
+struct Mbarrier {
+  uint32_t expected = 0, pending = 0, phase = 0;
+  int64_t transactions = 0;
+};
+
+/// Everything one CTA sees.
+struct Cta {
+  Cta(const Program &program, const Memory &memory, const Memory *globals,
+      const Launch &launch, const Options &options, uint64_t block);
+
+  /// Runs to the end; false: `error` says why not.
+  bool run();
+
+  const Program &program;
+  const Memory &memory;
+  const Memory *globals;
+  const Launch &launch;
+  const Options &options;
+  unsigned index[3];
+  uint64_t block;
+  unsigned threads;
+  std::vector<uint8_t> shared; ///< from sharedBase
+  std::vector<uint8_t> valid;  ///< 0xff where shared memory has been written
+  /// Of each 4 bytes of shared memory: the thread that wrote them by ordinary
+  /// stores and its fence count then, where races or proxies are looked at.
+  struct Writer {
+    uint16_t thread = 0xffff;
+    uint16_t epoch = 0;
+  };
+  std::vector<Writer> writers;
+  Memory::Block lastBlock; ///< of global memory
+  std::vector<Warp> warps;
+  std::vector<std::vector<uint8_t>> registers;
+  BarrierState barriers[16];
+  std::map<uint32_t, Mbarrier> mbarriers;
+  std::deque<std::pair<Warp *, AsyncOp>> bulkLoads; ///< not finished
+  std::string error;
+  bool failed = false;
+  uint64_t effects = 0; ///< grows with everything others could wait for
+  std::mt19937_64 random;
+  Stats stats;
+
+  bool runWarp(Warp &warp, uint64_t budget);
+  bool pick(Warp &warp);
+  bool ready(Warp &warp, Group &group);
+  void settle(Warp &warp);
+  void regroup(Warp &warp);
+  bool mayRun(Warp &warp, const Instruction &inst);
+  bool step(Warp &warp);
+  std::string blockedReport() const;
+  std::string where(const Warp &warp, int32_t pc, unsigned lane) const;
+  unsigned liveThreads() const;
+  void checkBarrier(unsigned number);
+  void changeRegisters(Warp &warp, unsigned lane, uint32_t count, bool up);
+  bool finishSomething();
+  bool checkWarpgroups();
+};
+
+//===----------------------------------------------------------------------===//
+// Registers
+//===----------------------------------------------------------------------===//
+
+template <typename To, typename From> To bitsAs(From from) {
+  static_assert(sizeof(To) <= sizeof(From));
+  To to;
+  std::memcpy(&to, &from, sizeof to);
+  return to;
+}
+template <typename T>
+using Slot = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
+
+/// A value of T in a register, and back; narrow integers are zero-extended.
+template <typename T> Slot<T> toSlot(T value) {
+  Slot<T> slot = 0;
+  std::memcpy(&slot, &value, sizeof value);
+  return slot;
+}
+
+inline uint8_t *place(Warp &w, Ref r) { return w.registers + r.offset; }
+inline const uint8_t *read(const Warp &w, Ref r) {
+  return (r.constant ? w.constants : w.registers) + r.offset;
+}
+template <typename T> const Slot<T> *source(const Warp &w, Ref r) {
+  return reinterpret_cast<const Slot<T> *>(read(w, r));
+}
+template <typename T> Slot<T> *target(Warp &w, Ref r) {
+  return reinterpret_cast<Slot<T> *>(place(w, r));
+}
+inline uint32_t &predicate(Warp &w, Ref r) {
+  return *reinterpret_cast<uint32_t *>(place(w, r));
+}
+inline uint32_t predicateOf(const Warp &w, Ref r) {
+  return *reinterpret_cast<const uint32_t *>(read(w, r));
+}
+inline void setPredicate(Warp &w, Ref r, uint32_t mask, uint32_t bits) {
+  if (r.bits)
+    predicate(w, r) = (predicate(w, r) & ~mask) | (bits & mask);
+}
+
+/// Whatever the width of the register.
+inline uint64_t lane64(const Warp &w, Ref r, unsigned lane) {
+  return r.bits == 64 ? source<uint64_t>(w, r)[lane]
+                      : source<uint32_t>(w, r)[lane];
+}
+inline uint32_t lane32(const Warp &w, Ref r, unsigned lane) {
+  return static_cast<uint32_t>(lane64(w, r, lane));
+}
+inline void setLane(Warp &w, Ref r, unsigned lane, uint64_t value) {
+  if (r.bits == 64)
+    target<uint64_t>(w, r)[lane] = value;
+  else if (r.bits == 16)
+    target<uint32_t>(w, r)[lane] = static_cast<uint16_t>(value);
+  else if (r.bits)
+    target<uint32_t>(w, r)[lane] = static_cast<uint32_t>(value);
+}
+
+/// f(lane) for every lane of the mask; whole warps in a loop that vectorises.
+template <typename F> void eachLane(uint32_t mask, F f) {
+  if (mask == allLanes) {
+    for (unsigned lane = 0; lane < warpSize; ++lane)
+      f(lane);
+    return;
+  }
+  for (; mask; mask &= mask - 1)
+    f(static_cast<unsigned>(__builtin_ctz(mask)));
+}
+
+//===----------------------------------------------------------------------===//
+// Memory
+//===----------------------------------------------------------------------===//
+
+/// Host address of [address, address + bytes), or null after a report. `write`
+/// marks shared memory as written.
+uint8_t *access(Warp &w, unsigned lane, Space space, uint64_t address,
+                unsigned bytes, bool write);
+/// The same of shared memory, by the asynchronous proxy.
+uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
+                      bool write, bool async);
+uint8_t *accessGlobal(Warp &w, unsigned lane, uint64_t address, unsigned bytes);
+inline uint64_t addressOf(const Warp &w, const Instruction &i, Ref base,
+                          unsigned lane) {
+  return lane64(w, base, lane) + static_cast<uint64_t>(i.offset);
+}
+
+/// Started work that is finished now.
+void execute(Warp &w, const AsyncOp &op);
+void executeWgmma(Warp &w, const AsyncOp &op);
+/// False, after a report: the instruction touches registers of a product that
+/// has not been waited for.
+bool checkInFlight(Warp &w, const Instruction &inst);
+/// Arrivals and transactions; false after a report.
+bool arrive(Warp &w, unsigned lane, uint32_t address, uint32_t count,
+            int64_t transactions);
+
+} // namespace kdac::ptx
+
+#endif // KDAC_PTXEMULATOR_MACHINE_H
