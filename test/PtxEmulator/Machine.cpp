@@ -128,15 +128,12 @@ bool Cta::pick(Warp &w) {
       w.current = best;
       w.pc = w.groups[best].pc;
       w.mask = w.groups[best].mask;
-      w.streak = 0;
       return true;
     }
     if (!any)
       return false;
     for (Group &g : w.groups)
       g.yielded = false;
-    if (w.groups.size() == 1 || round == 1)
-      continue;
   }
   return false;
 }
@@ -164,8 +161,10 @@ void Cta::settle(Warp &w) {
   if (w.groups.size() == 1)
     return;
   // A loop that waits for lanes further on must not starve them.
-  if (++w.streak > 2000)
+  if (++w.group().streak > 2000) {
+    w.group().streak = 0;
     w.group().yielded = true;
+  }
   bool behind = w.group().yielded;
   for (Group &g : w.groups)
     behind |= &g != &w.group() && !g.yielded && g.pc < w.pc && ready(w, g);
@@ -269,7 +268,8 @@ bool Cta::runWarp(Warp &w, uint64_t budget) {
       settle(w);
   }
   w.group().pc = w.pc;
-  w.group().yielded = false;
+  if (w.groups.size() == 1)
+    w.group().yielded = false;
   return true;
 }
 

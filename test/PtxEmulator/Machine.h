@@ -25,6 +25,7 @@ struct Group {
   uint32_t generation = 0; ///< of the barrier waited for; parity
   uint32_t object = 0;     ///< number of the barrier; address of the mbarrier
   uint32_t need = 0;       ///< lanes to converge with
+  uint32_t streak = 0;     ///< instructions since it let others run
 };
 
 /// A copy or product that has been started.
@@ -55,7 +56,6 @@ struct Warp {
   bool regroup = false; ///< groups changed
   uint64_t executed = 0, threads = 0;
   uint32_t registerCount = 0; ///< as setmaxnreg said
-  uint64_t streak = 0; ///< instructions since another group ran
   std::vector<uint8_t> local;
   // asynchronous work
   std::deque<AsyncOp> copies[warpSize]; ///< cp.async of a lane
