@@ -61,8 +61,7 @@ void copyAsync(Warp &w, const Instruction &i, uint32_t mask) {
 void finishCopies(Warp &w, unsigned lane, uint32_t upTo) {
   auto &queue = w.copies[lane];
   while (!queue.empty() && queue.front().group < upTo && !w.cta->failed) {
-    AsyncOp op = queue.front();
-    queue.pop_front();
+    AsyncOp op = queue.take();
     execute(w, op);
   }
 }
@@ -235,8 +234,7 @@ void waitBulk(Warp &w, const Instruction &i, uint32_t mask) {
     uint32_t upTo = open - std::min(open, uint32_t(i.offset));
     auto &queue = w.bulk[lane];
     while (!queue.empty() && queue.front().group < upTo && !w.cta->failed) {
-      AsyncOp op = queue.front();
-      queue.pop_front();
+      AsyncOp op = queue.take();
       execute(w, op);
     }
   });

@@ -54,23 +54,25 @@ static void setSpecials(const Cta &cta, const Warp &w) {
 }
 
 Cta::Cta(const Program &program, const Memory &memory, const Memory *globals,
-         const Launch &launch, const Options &options, uint64_t block)
+         const Launch &launch, const Options &options, uint64_t block,
+         std::vector<uint8_t> &registers)
     : program(program), memory(memory), globals(globals), launch(launch),
       options(options), block(block),
       threads(launch.block[0] * launch.block[1] * launch.block[2]),
       shared(program.staticShared + launch.dynamicShared),
       valid(shared.size()), writers(shared.size() / 4 + 1),
-      warps((threads + warpSize - 1) / warpSize), registers(warps.size()),
+      warps((threads + warpSize - 1) / warpSize),
       random(options.seed * 1000003 + block) {
   index[0] = unsigned(block % launch.grid[0]);
   index[1] = unsigned(block / launch.grid[0] % launch.grid[1]);
   index[2] = unsigned(block / launch.grid[0] / launch.grid[1]);
+  size_t perWarp = program.registerBytes / 128 * 128 + 256;
+  registers.resize(perWarp * warps.size());
   for (size_t i = 0; i < warps.size(); ++i) {
     Warp &w = warps[i];
     w.cta = this;
     w.id = static_cast<uint32_t>(i);
-    registers[i].resize(program.registerBytes + 128);
-    w.registers = registers[i].data();
+    w.registers = registers.data() + i * perWarp;
     w.constants = program.constants.data();
     unsigned lanes = std::min(warpSize, threads - w.id * warpSize);
     w.live = lanes == warpSize ? allLanes : (uint32_t(1) << lanes) - 1;
@@ -314,8 +316,7 @@ bool Cta::finishSomething() {
   for (Warp &w : warps)
     for (auto &queue : w.copies)
       while (!queue.empty() && !failed) {
-        AsyncOp op = queue.front();
-        queue.pop_front();
+        AsyncOp op = queue.take();
         execute(w, op);
         any = true;
       }
@@ -392,10 +393,8 @@ bool Cta::run() {
   }
   for (Warp &w : warps) {
     for (auto &queue : w.bulk)
-      while (!queue.empty() && !failed) {
-        execute(w, queue.front());
-        queue.pop_front();
-      }
+      while (!queue.empty() && !failed)
+        execute(w, queue.take());
     stats.warpInstructions += w.executed;
     stats.threadInstructions += w.threads;
   }

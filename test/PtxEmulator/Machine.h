@@ -41,6 +41,26 @@ struct AsyncOp {
   bool scaleD = false;
 };
 
+/// First in, first out; unlike std::deque it owns nothing while empty.
+class Queue {
+public:
+  bool empty() const { return first == ops.size(); }
+  void push_back(const AsyncOp &op) { ops.push_back(op); }
+  const AsyncOp &front() const { return ops[first]; }
+  AsyncOp take() {
+    AsyncOp op = ops[first++];
+    if (empty()) {
+      ops.clear();
+      first = 0;
+    }
+    return op;
+  }
+
+private:
+  std::vector<AsyncOp> ops;
+  size_t first = 0;
+};
+
 struct Warp {
   Cta *cta = nullptr;
   uint8_t *registers = nullptr;
@@ -58,11 +78,11 @@ struct Warp {
   uint32_t registerCount = 0; ///< as setmaxnreg said
   std::vector<uint8_t> local;
   // asynchronous work
-  std::deque<AsyncOp> copies[warpSize]; ///< cp.async of a lane
+  Queue copies[warpSize]; ///< cp.async of a lane
   uint32_t copyGroup[warpSize] = {};    ///< commit group that is open
-  std::deque<AsyncOp> bulk[warpSize];   ///< bulk stores of a lane
+  Queue bulk[warpSize];   ///< bulk stores of a lane
   uint32_t bulkGroup[warpSize] = {};
-  std::deque<AsyncOp> products; ///< wgmma not executed yet
+  Queue products; ///< wgmma not executed yet
   uint32_t productGroup = 0;
   uint32_t doneGroup = 0; ///< every group before it has been waited for
   /// Of every 128 bytes of registers: 1 an accumulator, 2 an A operand of a
@@ -94,8 +114,10 @@ struct Mbarrier {
 
 /// Everything one CTA sees.
 struct Cta {
+  /// `registers` holds the warps' registers, and can be used again.
   Cta(const Program &program, const Memory &memory, const Memory *globals,
-      const Launch &launch, const Options &options, uint64_t block);
+      const Launch &launch, const Options &options, uint64_t block,
+      std::vector<uint8_t> &registers);
 
   /// Runs to the end; false: `error` says why not.
   bool run();
@@ -119,7 +141,6 @@ struct Cta {
   std::vector<Writer> writers;
   Memory::Block lastBlock; ///< of global memory
   std::vector<Warp> warps;
-  std::vector<std::vector<uint8_t>> registers;
   BarrierState barriers[16];
   std::map<uint32_t, Mbarrier> mbarriers;
   std::deque<std::pair<Warp *, AsyncOp>> bulkLoads; ///< not finished

@@ -166,8 +166,10 @@ std::string Module::launch(const Launch &launch, const Memory &memory,
   std::string error;
   Stats total;
   auto work = [&] {
+    std::vector<uint8_t> registers;
     for (uint64_t block; (block = next++) < blocks;) {
-      Cta cta(program, memory, globalMemory.get(), launch, options, block);
+      Cta cta(program, memory, globalMemory.get(), launch, options, block,
+              registers);
       bool ok = cta.run();
       std::lock_guard<std::mutex> lock(mutex);
       total.warpInstructions += cta.stats.warpInstructions;

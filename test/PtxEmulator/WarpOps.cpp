@@ -16,6 +16,15 @@ void shuffle(Warp &w, const Instruction &i, uint32_t mask) {
   uint32_t values[warpSize], in = 0;
   std::memcpy(values, read(w, i.ops[2]), sizeof values);
   uint32_t result[warpSize];
+  if (i.kind == Butterfly && mask == allLanes && !i.ops[1].bits &&
+      i.ops[3].constant && i.ops[4].constant && lane32(w, i.ops[4], 0) == 31) {
+    // What nearly all reductions are made of.
+    unsigned other = lane32(w, i.ops[3], 0) & 31;
+    uint32_t *d = target<uint32_t>(w, i.ops[0]);
+    for (unsigned lane = 0; lane < warpSize; ++lane)
+      d[lane] = values[lane ^ other];
+    return;
+  }
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     unsigned lane = firstOf(rest);
     uint32_t b = lane32(w, i.ops[3], lane) & 31;

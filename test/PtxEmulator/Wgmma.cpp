@@ -209,8 +209,7 @@ void wait(Warp &w, const Instruction &i, uint32_t) {
   uint32_t keep = uint32_t(i.offset);
   uint32_t upTo = w.productGroup > keep ? w.productGroup - keep : 0;
   while (!w.products.empty() && w.products.front().group < upTo) {
-    AsyncOp op = w.products.front();
-    w.products.pop_front();
+    AsyncOp op = w.products.take();
     execute(w, op);
   }
   w.anyInFlight = false;
