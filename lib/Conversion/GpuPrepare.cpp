@@ -552,7 +552,7 @@ void ChunkPreparer::chunk(Value number, Value &strength) {
   at.remember(parts.strengthLoad.getResult(), lane, {strength});
   storeDiagonal(sums, at.evaluate(parts.strengths, lane)[0]);
   roles.readScalars();
-  strength = strengthOf(b.add(number, tile::kPreparePairs));
+  strength = strengthOf(b.add(number, tile::preparePairs(at.schedule)));
   b.namedBarrier(barrier, kPairThreads);
   Value isFirst =
       arith::CmpIOp::create(b, arith::CmpIPredicate::eq, block, b.i32(0));
@@ -573,7 +573,7 @@ void ChunkPreparer::run() {
       tiles.push_back(&op);
   Values carried = {strengthOf(pair)};
   roles.chunkLoopOf(
-      pair, tile::kPreparePairs, carried, [&](Value number, Values &carried) {
+      pair, tile::preparePairs(at.schedule), carried, [&](Value number, Values &carried) {
         locate();
         buffer = roles.bufferOf(parts.total, number);
         roles.enterChunk(number, tiles);

@@ -455,7 +455,8 @@ void RoleLowering::dispatch() {
       lessThan(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
       [&] {
         branch(
-            lessThan(group, b.i32(chains + 2)),
+            lessThan(group,
+                     b.i32(chains + tile::preparePairs(at.schedule) / 2)),
             [&] { role(1, [&] { prepare(); }); },
             [&] { role(2, [&] { transfer(); }); });
       });

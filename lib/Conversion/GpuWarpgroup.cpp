@@ -1,5 +1,5 @@
 // Hopper's instructions: mbarriers, named barriers, wgmma. What LLVM and ptxas
-// need to keep wgmma asynchronous is in docs/decisions/0016-warp-roles.md.
+// need to keep wgmma asynchronous is in docs/decisions/0015-warp-roles.md.
 #include "GpuEmitter.h"
 
 using namespace mlir;

@@ -40,6 +40,11 @@ static RankedTensorType tensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+int64_t kdac::tile::preparePairs(ScheduleAttr schedule) {
+  int64_t chain = schedule.getVTile() / kChainColumns;
+  return 2 * (schedule.getWarps() / 4 - chain - 1);
+}
+
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    StringRef target, StringRef form,
                                    int64_t chunk, int64_t leaf, int64_t vTile,

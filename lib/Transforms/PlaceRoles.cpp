@@ -178,7 +178,7 @@ void RolePlacer::placeScratch() {
   int64_t scratch =
       llvm::alignTo(scratchBytes(keyDim, schedule.getChunk()), 16);
   kernel->setAttr("tile.scratch", b.getDenseI64ArrayAttr({bytes, scratch}));
-  bytes += tile::kPreparePairs * scratch;
+  bytes += tile::preparePairs(schedule) * scratch;
   kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));
   // Image loaded and prepared; v loaded, output made.
   bytes += 2 * (schedule.getStages() + kValueStages) * kBarrierBytes;
@@ -230,8 +230,8 @@ void RolePlacer::placeRegisters() {
   int64_t warpgroups = schedule.getWarps() / 4;
   int64_t launch = 65536 / 128 / warpgroups / 8 * 8;
   SmallVector<int64_t> budget = {152, 72, 32, launch};
-  if (warpgroups == 4)
-    budget = {168, 136, 64, launch};
+  if (schedule.getVTile() == tile::kChainColumns)
+    budget = {160, 88, 56, launch};
   kernel->setAttr("tile.registers",
                   DenseI64ArrayAttr::get(kernel.getContext(), budget));
 }

@@ -174,10 +174,10 @@ const char *refuseWarps(const Problem &problem, const Target &target,
   return nullptr;
 }
 
-/// Warpgroups of the chain, two that prepare, one that transfers.
+/// Five warpgroups: registers for a sixth would have to come from the chain. What
+/// the chain does not need prepares.
 Choice chooseWarpRoles(int64_t vTile) {
-  int64_t warpgroups = vTile / tile::kChainColumns + 2 + 1;
-  return {2 * tile::kRoleBlock, vTile, 4 * warpgroups, 6};
+  return {2 * tile::kRoleBlock, vTile, 4 * 5, 6};
 }
 
 /// GPU kernels read whole 16-byte pieces and fill matrix fragments.

@@ -33,11 +33,13 @@ inline constexpr llvm::StringLiteral kPrepareRole = "prepare";
 inline constexpr llvm::StringLiteral kChainRole = "chain";
 
 /// Under `roles = "warps"` two warps prepare a chunk, one block of kRoleBlock
-/// rows each, and kPreparePairs such pairs take chunks in turn; a warpgroup of
-/// the chain carries kChainColumns columns of V; one warpgroup transfers.
+/// rows each; a warpgroup of the chain carries kChainColumns columns of V; one
+/// warpgroup transfers, and all others prepare.
 inline constexpr int64_t kRoleBlock = 16;
-inline constexpr int64_t kPreparePairs = 4;
 inline constexpr int64_t kChainColumns = 64;
+
+/// Pairs of warps that prepare under a schedule of roles as warps.
+int64_t preparePairs(ScheduleAttr schedule);
 
 /// Bytes of one element in memory. tf32 is kept in 32 bits.
 int64_t bytesOf(mlir::Type element);
