@@ -122,7 +122,10 @@ LogicalResult RoleLowering::match() {
   if (loops.empty() || (*loops.begin()).getInitArgs().size() != 1)
     return refuse();
   chunkLoop = *loops.begin();
-  state = chunkLoop.getInitArgs()[0].getDefiningOp<tile::LoadOp>();
+  Value initial = chunkLoop.getInitArgs()[0];
+  if (auto widened = initial.getDefiningOp<arith::ExtFOp>())
+    initial = widened.getIn(); // elements of narrow types travel as f32
+  state = initial.getDefiningOp<tile::LoadOp>();
   SmallVector<Value> images;
   for (Operation &op : chunkLoop.getBody()->without_terminator()) {
     if (auto load = dyn_cast<tile::LoadOp>(op)) {
@@ -376,7 +379,8 @@ LogicalResult RoleLowering::lowerPrologue() {
       break;
     if (auto longest = dyn_cast<tile::LongestOp>(op))
       lowerLongest(longest);
-    else if (&op != state.getOperation() && failed(at.lowerOp(&op)))
+    else if (&op != state.getOperation() && !isa<arith::ExtFOp>(op) &&
+             failed(at.lowerOp(&op)))
       return failure();
   }
   branch(isZero(at.thread), [&] {
