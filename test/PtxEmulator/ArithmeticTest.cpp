@@ -95,8 +95,8 @@ TEST(Float, conversions) {
 }
 TEST(Float, specialValues) {
   EXPECT_EQ(one("min.f32 %r3, %r1, 0f40000000;", bits(NAN)), bits(2.0f));
-  EXPECT_TRUE(std::isnan(
-      number(one("max.NaN.f32 %r3, %r1, 0f40000000;", bits(NAN)))));
+  EXPECT_TRUE(
+      std::isnan(number(one("max.NaN.f32 %r3, %r1, 0f40000000;", bits(NAN)))));
   EXPECT_EQ(one("ex2.approx.ftz.f32 %r3, %r1;", bits(-140.0f)), 0u);
   EXPECT_EQ(one("setp.ltu.f32 %p1, %r1, 0f00000000;\nselp.b32 %r3,1,0,%p1;",
                 bits(NAN)),
@@ -104,13 +104,11 @@ TEST(Float, specialValues) {
   EXPECT_EQ(one("setp.lt.f32 %p1, %r1, 0f00000000;\nselp.b32 %r3,1,0,%p1;",
                 bits(NAN)),
             0u);
-  EXPECT_EQ(one("copysign.f32 %r3, 0fbf800000, %r1;", bits(3.0f)),
-            bits(-3.0f));
+  EXPECT_EQ(one("copysign.f32 %r3, 0fbf800000, %r1;", bits(3.0f)), bits(-3.0f));
 }
 TEST(Float, packedHalves) {
   EXPECT_EQ(one("mul.rn.bf16x2 %r3, %r1, %r1;", 0x40004040), 0x40804110u);
-  EXPECT_EQ(one("fma.rn.f16x2 %r3, %r1, %r1, %r1;", 0x3c004000),
-            0x40004600u);
+  EXPECT_EQ(one("fma.rn.f16x2 %r3, %r1, %r1, %r1;", 0x3c004000), 0x40004600u);
 }
 
 TEST(Lanes, shuffles) {

@@ -1,4 +1,4 @@
-// cp.async, bulk copies and mbarriers. Copies happen when they are issued or,
+// cp.async and bulk copies. They happen when they are issued or,
 // with Options::late, as late as what waits for them allows.
 #include "Lanes.h"
 
@@ -8,15 +8,6 @@
 namespace kdac::ptx {
 
 namespace {
-
-unsigned firstOf(uint32_t mask) { return unsigned(__builtin_ctz(mask)); }
-
-/// The address of shared memory an operand names, generic or not.
-uint32_t sharedAddress(const Warp &w, const Instruction &i, unsigned k,
-                       unsigned lane, int64_t offset) {
-  (void)i;
-  return uint32_t(lane64(w, i.ops[k], lane) + uint64_t(offset));
-}
 
 //===--- cp.async -----------------------------------------------------------//
 
@@ -28,14 +19,13 @@ void copyNow(Warp &w, const AsyncOp &op) {
       return;
     std::memcpy(data, from, op.sourceBytes);
   }
-  uint8_t *to =
-      access(w, op.lane, Space::Shared, op.shared, op.bytes, true);
+  uint8_t *to = access(w, op.lane, Space::Shared, op.shared, op.bytes, true);
   if (to)
     std::memcpy(to, data, op.bytes);
 }
 
-/// ops: to, from, bytes of the source (may be none). bytes: the size. Offsets of
-/// both addresses: offset, target.
+/// ops: to, from, bytes of the source (may be none). bytes: the size. Offsets
+/// of both addresses: offset, target.
 void copyAsync(Warp &w, const Instruction &i, uint32_t mask) {
   for (; mask; mask &= mask - 1) {
     unsigned lane = firstOf(mask);
@@ -74,7 +64,8 @@ void waitCopies(Warp &w, const Instruction &i, uint32_t mask) {
   uint32_t keep = uint32_t(std::max<int64_t>(i.offset, 0));
   eachLane(mask, [&](unsigned lane) {
     uint32_t open = w.copyGroup[lane];
-    finishCopies(w, lane, i.offset < 0 ? open + 1 : open - std::min(open, keep));
+    finishCopies(w, lane,
+                 i.offset < 0 ? open + 1 : open - std::min(open, keep));
   });
 }
 /// ops: the mbarrier. kind 1: noinc.
@@ -165,9 +156,9 @@ bool bulkAligned(Warp &w, const AsyncOp &op) {
 void bulkLoadNow(Warp &w, const AsyncOp &op) {
   for (uint32_t at = 0; at < op.bytes; at += 16) {
     const uint8_t *from = accessGlobal(w, op.lane, op.global + at, 16);
-    uint8_t *to =
-        from ? accessShared(w, op.lane, op.shared + at, 16, true, true)
-             : nullptr;
+    uint8_t *to = from
+                      ? accessShared(w, op.lane, op.shared + at, 16, true, true)
+                      : nullptr;
     if (!to)
       return;
     std::memcpy(to, from, 16);
@@ -178,8 +169,7 @@ void bulkStoreNow(Warp &w, const AsyncOp &op) {
   for (uint32_t at = 0; at < op.bytes; at += 16) {
     const uint8_t *from =
         accessShared(w, op.lane, op.shared + at, 16, false, true);
-    uint8_t *to =
-        from ? accessGlobal(w, op.lane, op.global + at, 16) : nullptr;
+    uint8_t *to = from ? accessGlobal(w, op.lane, op.global + at, 16) : nullptr;
     if (!to)
       return;
     std::memcpy(to, from, 16);
@@ -241,18 +231,18 @@ void waitBulk(Warp &w, const Instruction &i, uint32_t mask) {
 }
 
 bool plainAddress(Decoder &d, const Operand &op) {
-  return d.address(op) &&
-         (d.inst.offset == 0 || d.fail("an offset in an address of a bulk copy"));
+  return d.address(op) && (d.inst.offset == 0 ||
+                           d.fail("an offset in an address of a bulk copy"));
 }
 
 bool decodeBulkForm(Decoder &d) {
   const auto &mods = d.statement().mods; // async bulk to from ...
   const auto &ops = d.statement().operands;
   bool hinted = d.take("L2::cache_hint");
-  bool isLoad = mods.size() > 3 && mods[2].rfind("shared", 0) == 0 &&
-                mods[3] == "global";
-  bool isStore = mods.size() > 3 && mods[2] == "global" &&
-                 mods[3] == "shared::cta";
+  bool isLoad =
+      mods.size() > 3 && mods[2].rfind("shared", 0) == 0 && mods[3] == "global";
+  bool isStore =
+      mods.size() > 3 && mods[2] == "global" && mods[3] == "shared::cta";
   if (!isLoad && !isStore)
     return false;
   d.drop({"shared::cluster", "shared::cta", "global"});
@@ -274,8 +264,8 @@ bool decodeBulk(Decoder &d) {
   if (d.take("wait_group")) {
     d.take("read");
     d.inst.run = waitBulk;
-    return d.arity(1) &&
-           d.integer(d.statement().operands[0], d.inst.offset) && d.done();
+    return d.arity(1) && d.integer(d.statement().operands[0], d.inst.offset) &&
+           d.done();
   }
   if (d.take("prefetch")) {
     d.inst.run = [](Warp &, const Instruction &, uint32_t) {};
@@ -284,202 +274,28 @@ bool decodeBulk(Decoder &d) {
   return decodeBulkForm(d);
 }
 
-//===--- mbarriers ----------------------------------------------------------//
-
-Mbarrier *find(Warp &w, unsigned lane, uint32_t address) {
-  auto it = w.cta->mbarriers.find(address);
-  if (it != w.cta->mbarriers.end())
-    return &it->second;
-  w.fail(lane, "there is no mbarrier at shared address " +
-                   std::to_string(address));
-  return nullptr;
-}
-
-void settlePhase(Cta &cta, Mbarrier &b) {
-  if (b.pending || b.transactions)
-    return;
-  ++b.phase;
-  b.pending = b.expected;
-  ++cta.effects;
-}
-
-/// ops: mbarrier, count.
-void init(Warp &w, const Instruction &i, uint32_t mask) {
-  for (; mask; mask &= mask - 1) {
-    unsigned lane = firstOf(mask);
-    uint32_t at = sharedAddress(w, i, 0, lane, i.offset);
-    uint32_t count = lane32(w, i.ops[1], lane);
-    if (!access(w, lane, Space::Shared, at, 8, true))
-      return;
-    if (count == 0 || count >= 1u << 20)
-      return w.fail(lane, "mbarrier.init with a count of " +
-                              std::to_string(count));
-    if (w.cta->mbarriers.count(at))
-      return w.fail(lane, "mbarrier.init of an mbarrier that is in use");
-    w.cta->mbarriers[at] = {count, count, 0, 0};
-    ++w.cta->effects;
-  }
-}
-void invalidate(Warp &w, const Instruction &i, uint32_t mask) {
-  for (; mask; mask &= mask - 1) {
-    unsigned lane = firstOf(mask);
-    uint32_t at = sharedAddress(w, i, 0, lane, i.offset);
-    if (!find(w, lane, at))
-      return;
-    w.cta->mbarriers.erase(at);
-  }
-}
-
-enum Arrival : uint8_t { Arrive = 1, Expect = 2, Complete = 4, Drop = 8 };
-
-/// ops: state (may be none), mbarrier, count or bytes (may be none).
-void arriveRun(Warp &w, const Instruction &i, uint32_t mask) {
-  for (; mask; mask &= mask - 1) {
-    unsigned lane = firstOf(mask);
-    uint32_t at = sharedAddress(w, i, 1, lane, i.offset);
-    Mbarrier *b = find(w, lane, at);
-    if (!b)
-      return;
-    uint32_t number = i.count > 2 ? lane32(w, i.ops[2], lane) : 1;
-    setLane(w, i.ops[0], lane, b->phase);
-    if (i.kind & Drop)
-      b->expected -= std::min(b->expected, number);
-    bool ok = i.kind & Expect
-                  ? arrive(w, lane, at, i.kind & Arrive ? 1 : 0, number)
-              : i.kind & Complete ? arrive(w, lane, at, 0, -int64_t(number))
-                                  : arrive(w, lane, at, number, 0);
-    if (!ok)
-      return;
-  }
-}
-
-/// ops: p, mbarrier, state or parity. kind 1: parity; 2: try_wait, which waits.
-void testRun(Warp &w, const Instruction &i, uint32_t mask) {
-  uint32_t done = 0, firstMissing = 0;
-  unsigned missing = warpSize;
-  for (uint32_t rest = mask; rest; rest &= rest - 1) {
-    unsigned lane = firstOf(rest);
-    uint32_t at = sharedAddress(w, i, 1, lane, i.offset);
-    Mbarrier *b = find(w, lane, at);
-    if (!b)
-      return;
-    uint32_t token = uint32_t(lane64(w, i.ops[2], lane));
-    bool complete =
-        i.kind & 1 ? (b->phase & 1) != (token & 1) : b->phase != token;
-    done |= uint32_t(complete) << lane;
-    if (!complete && missing == warpSize) {
-      missing = lane;
-      firstMissing = at;
-    }
-  }
-  // A try_wait may also give up: some schedules try the code around it.
-  bool givesUp = w.cta->options.seed && w.cta->random() % 8 == 0;
-  if (done != mask && i.kind & 2 && !givesUp) {
-    w.stall = true;
-    w.group().wait = Wait::Mbarrier;
-    w.group().object = firstMissing;
-    w.group().generation = w.cta->mbarriers[firstMissing].phase;
-    return;
-  }
-  if (done != mask)
-    w.group().yielded = true;
-  setPredicate(w, i.ops[0], mask, done);
-}
-
-void dropMbarrierHints(Decoder &d) {
-  d.drop({"release", "acquire", "relaxed", "cta", "cluster"});
-}
-bool decodeArrive(Decoder &d, uint8_t kind) {
-  const auto &ops = d.statement().operands;
-  d.inst.run = arriveRun;
-  d.inst.kind = kind;
-  dropMbarrierHints(d);
-  bool returns = kind & (Arrive | Drop) &&
-                 ops[0].kind != Operand::Address;
-  size_t first = returns ? 1 : 0;
-  bool needsCount = kind & (Expect | Complete);
-  if (!d.arity(first + 1 + needsCount, first + 2))
-    return false;
-  if (!returns)
-    d.push(Ref());
-  else if (!d.destination(ops[0], Type::B64))
-    return false;
-  return d.address(ops[first]) &&
-         (ops.size() < first + 2 || d.value(ops[first + 1], Type::U32)) &&
-         d.done();
-}
-bool decodeTest(Decoder &d, bool tries) {
-  const auto &ops = d.statement().operands;
-  d.inst.run = testRun;
-  bool parity = d.take("parity");
-  d.inst.kind = (parity ? 1 : 0) | (tries ? 2 : 0);
-  dropMbarrierHints(d);
-  return d.arity(3, tries ? 4 : 3) && d.predicate(ops[0]) &&
-         d.address(ops[1]) &&
-         d.value(ops[2], parity ? Type::U32 : Type::B64) && d.done();
-}
-bool decodeMbarrier(Decoder &d) {
-  const auto &ops = d.statement().operands;
-  if (d.takeType() != Type::B64)
-    return false;
-  d.setSpace();
-  if (d.take("init")) {
-    d.inst.run = init;
-    return d.arity(2) && d.address(ops[0]) && d.value(ops[1], Type::U32) &&
-           d.done();
-  }
-  if (d.take("inval")) {
-    d.inst.run = invalidate;
-    return d.arity(1) && d.address(ops[0]) && d.done();
-  }
-  bool expects = d.take("expect_tx");
-  if (d.take("arrive"))
-    return decodeArrive(d, Arrive | (expects ? Expect : 0));
-  if (d.take("arrive_drop"))
-    return !expects && decodeArrive(d, Arrive | Drop);
-  if (expects)
-    return decodeArrive(d, Expect);
-  if (d.take("complete_tx"))
-    return decodeArrive(d, Complete);
-  if (d.take("try_wait"))
-    return decodeTest(d, true);
-  return d.take("test_wait") && decodeTest(d, false);
-}
-
 } // namespace
-
-bool arrive(Warp &w, unsigned lane, uint32_t address, uint32_t count,
-            int64_t transactions) {
-  Mbarrier *b = find(w, lane, address);
-  if (!b)
-    return false;
-  if (count > b->pending) {
-    w.fail(lane, "more arrivals at the mbarrier at shared address " +
-                     std::to_string(address) + " than its " +
-                     std::to_string(b->expected) + " in one phase");
-    return false;
-  }
-  b->pending -= count;
-  b->transactions += transactions;
-  if (b->transactions >= 1 << 20 || b->transactions <= -(1 << 20)) {
-    w.fail(lane, "an mbarrier's transaction count beyond 2^20 - 1");
-    return false;
-  }
-  ++w.cta->effects;
-  settlePhase(*w.cta, *b);
-  return true;
-}
 
 void execute(Warp &w, const AsyncOp &op) {
   // Reports name the instruction that started the work.
   int32_t pc = std::exchange(w.pc, op.pc);
   ++w.cta->effects;
   switch (op.kind) {
-  case AsyncOp::CpAsync: copyNow(w, op); break;
-  case AsyncOp::ArriveNoInc: arrive(w, op.lane, op.mbarrier, 1, 0); break;
-  case AsyncOp::BulkLoad: bulkLoadNow(w, op); break;
-  case AsyncOp::BulkStore: bulkStoreNow(w, op); break;
-  case AsyncOp::Wgmma: executeWgmma(w, op); break;
+  case AsyncOp::CpAsync:
+    copyNow(w, op);
+    break;
+  case AsyncOp::ArriveNoInc:
+    arrive(w, op.lane, op.mbarrier, 1, 0);
+    break;
+  case AsyncOp::BulkLoad:
+    bulkLoadNow(w, op);
+    break;
+  case AsyncOp::BulkStore:
+    bulkStoreNow(w, op);
+    break;
+  case AsyncOp::Wgmma:
+    executeWgmma(w, op);
+    break;
   case AsyncOp::Move: {
     const Instruction &i = w.cta->program.code[size_t(op.pc)];
     std::memcpy(place(w, i.ops[0]), read(w, i.ops[1]), 128);
@@ -490,8 +306,7 @@ void execute(Warp &w, const AsyncOp &op) {
 }
 
 const std::vector<Opcode> &asyncOpcodes() {
-  static const std::vector<Opcode> table = {{"cp", decodeCopy},
-                                            {"mbarrier", decodeMbarrier}};
+  static const std::vector<Opcode> table = {{"cp", decodeCopy}};
   return table;
 }
 

@@ -7,8 +7,7 @@ namespace {
 
 //===--- mov ----------------------------------------------------------------//
 
-template <typename T>
-void move(Warp &w, const Instruction &i, uint32_t mask) {
+template <typename T> void move(Warp &w, const Instruction &i, uint32_t mask) {
   Slot<T> *d = target<T>(w, i.ops[0]);
   const Slot<T> *a = source<T>(w, i.ops[1]);
   eachLane(mask, [&](unsigned lane) { d[lane] = a[lane]; });
@@ -17,7 +16,8 @@ void movePredicate(Warp &w, const Instruction &i, uint32_t mask) {
   setPredicate(w, i.ops[0], mask, predicateOf(w, i.ops[1]));
 }
 void moveClock(Warp &w, const Instruction &i, uint32_t mask) {
-  eachLane(mask, [&](unsigned lane) { setLane(w, i.ops[0], lane, w.executed); });
+  eachLane(mask,
+           [&](unsigned lane) { setLane(w, i.ops[0], lane, w.executed); });
 }
 /// ops: the whole, then the parts. offset: bits of a part.
 void join(Warp &w, const Instruction &i, uint32_t mask) {
@@ -53,8 +53,8 @@ bool decodeMove(Decoder &d) {
     d.inst.run = movePredicate;
     return d.predicate(ops[0]) && d.predicate(ops[1]);
   }
-  for (const char *clock : {"%clock", "%clock64", "%clock_hi", "%globaltimer",
-                            "%globaltimer_lo"})
+  for (const char *clock :
+       {"%clock", "%clock64", "%clock_hi", "%globaltimer", "%globaltimer_lo"})
     if (ops[1].name == clock) {
       d.inst.run = moveClock;
       return d.destination(ops[0], t);
@@ -227,9 +227,7 @@ bool ignore(Decoder &d) {
   d.inst.run = nothing;
   return true;
 }
-void sleep(Warp &w, const Instruction &, uint32_t) {
-  w.group().yielded = true;
-}
+void sleep(Warp &w, const Instruction &, uint32_t) { w.group().yielded = true; }
 bool decodeSleep(Decoder &d) {
   d.inst.run = sleep;
   return true;
@@ -256,16 +254,25 @@ bool decodeSetmaxnreg(Decoder &d) {
 
 const std::vector<Opcode> &controlOpcodes() {
   static const std::vector<Opcode> table = {
-      {"mov", decodeMove},       {"bra", decodeBranch},
-      {"ret", decodeLeave},      {"exit", decodeLeave},
-      {"trap", decodeTrap},      {"bar", decodeBar},
+      {"mov", decodeMove},
+      {"bra", decodeBranch},
+      {"ret", decodeLeave},
+      {"exit", decodeLeave},
+      {"trap", decodeTrap},
+      {"bar", decodeBar},
       {"barrier", decodeGeneralBarrier},
-      {"fence", decodeFence},    {"membar", decodeMembar},
-      {"prefetch", ignore},      {"prefetchu", ignore},
-      {"griddepcontrol", ignore}, {"createpolicy", ignore},
-      {"applypriority", ignore}, {"discard", ignore},
-      {"nanosleep", decodeSleep}, {"setmaxnreg", decodeSetmaxnreg},
-      {"pmevent", ignore},       {"brkpt", decodeTrap},
+      {"fence", decodeFence},
+      {"membar", decodeMembar},
+      {"prefetch", ignore},
+      {"prefetchu", ignore},
+      {"griddepcontrol", ignore},
+      {"createpolicy", ignore},
+      {"applypriority", ignore},
+      {"discard", ignore},
+      {"nanosleep", decodeSleep},
+      {"setmaxnreg", decodeSetmaxnreg},
+      {"pmevent", ignore},
+      {"brkpt", decodeTrap},
   };
   return table;
 }

@@ -10,10 +10,14 @@ enum Rounding : uint8_t { Nearest, Zero, Down, Up };
 
 double roundTo(double x, unsigned how) {
   switch (how) {
-  case Zero: return std::trunc(x);
-  case Down: return std::floor(x);
-  case Up: return std::ceil(x);
-  default: return std::nearbyint(x);
+  case Zero:
+    return std::trunc(x);
+  case Down:
+    return std::floor(x);
+  case Up:
+    return std::ceil(x);
+  default:
+    return std::nearbyint(x);
   }
 }
 
@@ -106,8 +110,8 @@ float toSingle(double x, unsigned how) {
   if (how == Nearest || double(r) == x || r != r)
     return r;
   bool away = std::fabs(double(r)) > std::fabs(x);
-  bool wantSmaller = how == Zero || (how == Down && x > 0) ||
-                     (how == Up && x < 0);
+  bool wantSmaller =
+      how == Zero || (how == Down && x > 0) || (how == Up && x < 0);
   if (wantSmaller == away)
     return away ? std::nextafterf(r, 0) : r;
   return away ? r : std::nextafterf(r, x > 0 ? INFINITY : -INFINITY);
@@ -187,7 +191,8 @@ void singleToPair(Warp &w, const Instruction &i, uint32_t mask) {
       low = low > 0 ? low : 0;
     }
     if ((i.kind & 3) == Nearest)
-      d[lane] = uint32_t(fromFloat<H>(high).bits) << 16 | fromFloat<H>(low).bits;
+      d[lane] =
+          uint32_t(fromFloat<H>(high).bits) << 16 | fromFloat<H>(low).bits;
     else
       d[lane] = uint32_t(toHalf<H>(high, i.kind & 3).bits) << 16 |
                 toHalf<H>(low, i.kind & 3).bits;
@@ -202,8 +207,8 @@ void singleToTF32(Warp &w, const Instruction &i, uint32_t mask) {
       x = x > 0 ? x : 0;
     if (i.kind & 64) { // to nearest even
       uint32_t bits = bitsAs<uint32_t>(x);
-      d[lane] = x != x ? bits
-                       : (bits + 0xfff + (bits >> 13 & 1)) & ~uint32_t(0x1fff);
+      d[lane] =
+          x != x ? bits : (bits + 0xfff + (bits >> 13 & 1)) & ~uint32_t(0x1fff);
     } else {
       d[lane] = roundTF32(x);
     }
@@ -212,11 +217,16 @@ void singleToTF32(Warp &w, const Instruction &i, uint32_t mask) {
 
 template <Type R> Handler fromFloatType(Type a) {
   switch (a) {
-  case Type::F16: return floatToFloat<R, Type::F16>;
-  case Type::BF16: return floatToFloat<R, Type::BF16>;
-  case Type::F32: return floatToFloat<R, Type::F32>;
-  case Type::F64: return floatToFloat<R, Type::F64>;
-  default: return isInteger(a) ? integerToFloat<R> : Handler(nullptr);
+  case Type::F16:
+    return floatToFloat<R, Type::F16>;
+  case Type::BF16:
+    return floatToFloat<R, Type::BF16>;
+  case Type::F32:
+    return floatToFloat<R, Type::F32>;
+  case Type::F64:
+    return floatToFloat<R, Type::F64>;
+  default:
+    return isInteger(a) ? integerToFloat<R> : Handler(nullptr);
   }
 }
 Handler cvtHandler(Type r, Type a, bool plain) {
@@ -232,18 +242,28 @@ Handler cvtHandler(Type r, Type a, bool plain) {
   if (plain && r == Type::F32 && a == Type::BF16)
     return halfToSingle<BF16>;
   switch (r) {
-  case Type::F16: return fromFloatType<Type::F16>(a);
-  case Type::BF16: return fromFloatType<Type::BF16>(a);
-  case Type::F32: return fromFloatType<Type::F32>(a);
-  case Type::F64: return fromFloatType<Type::F64>(a);
-  default: break;
+  case Type::F16:
+    return fromFloatType<Type::F16>(a);
+  case Type::BF16:
+    return fromFloatType<Type::BF16>(a);
+  case Type::F32:
+    return fromFloatType<Type::F32>(a);
+  case Type::F64:
+    return fromFloatType<Type::F64>(a);
+  default:
+    break;
   }
   switch (a) {
-  case Type::F16: return floatToInteger<Type::F16>;
-  case Type::BF16: return floatToInteger<Type::BF16>;
-  case Type::F32: return floatToInteger<Type::F32>;
-  case Type::F64: return floatToInteger<Type::F64>;
-  default: return nullptr;
+  case Type::F16:
+    return floatToInteger<Type::F16>;
+  case Type::BF16:
+    return floatToInteger<Type::BF16>;
+  case Type::F32:
+    return floatToInteger<Type::F32>;
+  case Type::F64:
+    return floatToInteger<Type::F64>;
+  default:
+    return nullptr;
   }
 }
 
@@ -252,11 +272,10 @@ void takeRounding(Decoder &d) {
     const char *name;
     uint8_t kind;
   };
-  constexpr Row rows[] = {{"rn", Nearest},      {"rz", Zero},
-                          {"rm", Down},         {"rp", Up},
-                          {"rni", Nearest | 32}, {"rzi", Zero | 32},
-                          {"rmi", Down | 32},   {"rpi", Up | 32},
-                          {"rna", 0}};
+  constexpr Row rows[] = {
+      {"rn", Nearest},    {"rz", Zero},          {"rm", Down},
+      {"rp", Up},         {"rni", Nearest | 32}, {"rzi", Zero | 32},
+      {"rmi", Down | 32}, {"rpi", Up | 32},      {"rna", 0}};
   for (const Row &row : rows)
     if (d.take(row.name))
       d.inst.kind |= row.kind;
@@ -292,8 +311,7 @@ bool cvt(Decoder &d) {
       !d.destination(ops[0], r, false) || !d.value(ops[1], a, false))
     return false;
   d.inst.run = cvtHandler(r, a, d.inst.kind == 0);
-  d.inst.offset = bitsOf(a) | bitsOf(r) << 8 |
-                  (isSignedType(a) ? 1 : 0) << 16 |
+  d.inst.offset = bitsOf(a) | bitsOf(r) << 8 | (isSignedType(a) ? 1 : 0) << 16 |
                   (isSignedType(r) ? 1 : 0) << 17;
   return d.inst.run && d.done();
 }

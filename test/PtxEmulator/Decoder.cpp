@@ -12,38 +12,59 @@ struct TypeRow {
   unsigned bits;
 };
 constexpr TypeRow types[] = {
-    {"pred", Type::Pred, 1},   {"b8", Type::B8, 8},
-    {"u8", Type::U8, 8},       {"s8", Type::S8, 8},
-    {"b16", Type::B16, 16},    {"u16", Type::U16, 16},
-    {"s16", Type::S16, 16},    {"b32", Type::B32, 32},
-    {"u32", Type::U32, 32},    {"s32", Type::S32, 32},
-    {"b64", Type::B64, 64},    {"u64", Type::U64, 64},
-    {"s64", Type::S64, 64},    {"f16", Type::F16, 16},
-    {"f16x2", Type::F16x2, 32}, {"bf16", Type::BF16, 16},
+    {"pred", Type::Pred, 1},      {"b8", Type::B8, 8},
+    {"u8", Type::U8, 8},          {"s8", Type::S8, 8},
+    {"b16", Type::B16, 16},       {"u16", Type::U16, 16},
+    {"s16", Type::S16, 16},       {"b32", Type::B32, 32},
+    {"u32", Type::U32, 32},       {"s32", Type::S32, 32},
+    {"b64", Type::B64, 64},       {"u64", Type::U64, 64},
+    {"s64", Type::S64, 64},       {"f16", Type::F16, 16},
+    {"f16x2", Type::F16x2, 32},   {"bf16", Type::BF16, 16},
     {"bf16x2", Type::BF16x2, 32}, {"f32", Type::F32, 32},
-    {"f64", Type::F64, 64},    {"tf32", Type::TF32, 32},
+    {"f64", Type::F64, 64},       {"tf32", Type::TF32, 32},
 };
 
 const std::map<std::string, Special> &specials() {
   static const std::map<std::string, Special> names = {
-      {"%tid.x", TidX},       {"%tid.y", TidY},       {"%tid.z", TidZ},
-      {"%ntid.x", NtidX},     {"%ntid.y", NtidY},     {"%ntid.z", NtidZ},
-      {"%ctaid.x", CtaidX},   {"%ctaid.y", CtaidY},   {"%ctaid.z", CtaidZ},
-      {"%nctaid.x", NctaidX}, {"%nctaid.y", NctaidY}, {"%nctaid.z", NctaidZ},
-      {"%laneid", LaneId},    {"%warpid", WarpId},    {"%nwarpid", NWarpId},
-      {"%smid", SmId},        {"%nsmid", NSmId},
+      {"%tid.x", TidX},
+      {"%tid.y", TidY},
+      {"%tid.z", TidZ},
+      {"%ntid.x", NtidX},
+      {"%ntid.y", NtidY},
+      {"%ntid.z", NtidZ},
+      {"%ctaid.x", CtaidX},
+      {"%ctaid.y", CtaidY},
+      {"%ctaid.z", CtaidZ},
+      {"%nctaid.x", NctaidX},
+      {"%nctaid.y", NctaidY},
+      {"%nctaid.z", NctaidZ},
+      {"%laneid", LaneId},
+      {"%warpid", WarpId},
+      {"%nwarpid", NWarpId},
+      {"%smid", SmId},
+      {"%nsmid", NSmId},
       {"%dynamic_smem_size", DynamicSmem},
       {"%total_smem_size", TotalSmem},
-      {"%cluster_ctaid.x", Zero},  {"%cluster_ctaid.y", Zero},
-      {"%cluster_ctaid.z", Zero},  {"%cluster_ctarank", Zero},
-      {"%cluster_nctaid.x", One},  {"%cluster_nctaid.y", One},
-      {"%cluster_nctaid.z", One},  {"%cluster_nctarank", One},
-      {"%clusterid.x", CtaidX},    {"%clusterid.y", CtaidY},
-      {"%clusterid.z", CtaidZ},    {"%nclusterid.x", NctaidX},
-      {"%nclusterid.y", NctaidY},  {"%nclusterid.z", NctaidZ},
-      {"%lanemask_eq", LaneMaskEq}, {"%lanemask_lt", LaneMaskLt},
-      {"%lanemask_le", LaneMaskLe}, {"%lanemask_gt", LaneMaskGt},
-      {"%lanemask_ge", LaneMaskGe}, {"WARP_SZ", SpecialCount}};
+      {"%cluster_ctaid.x", Zero},
+      {"%cluster_ctaid.y", Zero},
+      {"%cluster_ctaid.z", Zero},
+      {"%cluster_ctarank", Zero},
+      {"%cluster_nctaid.x", One},
+      {"%cluster_nctaid.y", One},
+      {"%cluster_nctaid.z", One},
+      {"%cluster_nctarank", One},
+      {"%clusterid.x", CtaidX},
+      {"%clusterid.y", CtaidY},
+      {"%clusterid.z", CtaidZ},
+      {"%nclusterid.x", NctaidX},
+      {"%nclusterid.y", NctaidY},
+      {"%nclusterid.z", NctaidZ},
+      {"%lanemask_eq", LaneMaskEq},
+      {"%lanemask_lt", LaneMaskLt},
+      {"%lanemask_le", LaneMaskLe},
+      {"%lanemask_gt", LaneMaskGt},
+      {"%lanemask_ge", LaneMaskGe},
+      {"WARP_SZ", SpecialCount}};
   return names;
 }
 
@@ -59,8 +80,8 @@ const std::map<std::string, DecodeFunction> &opcodes() {
     std::map<std::string, DecodeFunction> all;
     for (auto *family :
          {&arithmeticOpcodes(), &floatOpcodes(), &convertOpcodes(),
-          &memoryOpcodes(), &controlOpcodes(), &warpOpcodes(),
-          &matrixOpcodes(), &wgmmaOpcodes(), &asyncOpcodes()})
+          &memoryOpcodes(), &controlOpcodes(), &warpOpcodes(), &matrixOpcodes(),
+          &wgmmaOpcodes(), &asyncOpcodes(), &mbarrierOpcodes()})
       for (const Opcode &opcode : *family)
         all[opcode.name] = opcode.decode;
     return all;
@@ -176,7 +197,8 @@ const std::string *Decoder::nextMod() const {
 }
 
 bool Decoder::done() {
-  return mods.empty() || fail("modifier ." + mods.front() + " is not supported");
+  return mods.empty() ||
+         fail("modifier ." + mods.front() + " is not supported");
 }
 
 bool Decoder::arity(size_t least, size_t most) {

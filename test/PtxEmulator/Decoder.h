@@ -12,8 +12,27 @@ namespace kdac::ptx {
 
 /// The type of an instruction, its last modifier in most cases.
 enum class Type : uint8_t {
-  None, Pred, B8, U8, S8, B16, U16, S16, B32, U32, S32, B64, U64, S64, F16,
-  F16x2, BF16, BF16x2, F32, F64, TF32
+  None,
+  Pred,
+  B8,
+  U8,
+  S8,
+  B16,
+  U16,
+  S16,
+  B32,
+  U32,
+  S32,
+  B64,
+  U64,
+  S64,
+  F16,
+  F16x2,
+  BF16,
+  BF16x2,
+  F32,
+  F64,
+  TF32
 };
 Type typeNamed(const std::string &name);
 unsigned bitsOf(Type type);
@@ -89,6 +108,7 @@ const std::vector<Opcode> &warpOpcodes();
 const std::vector<Opcode> &matrixOpcodes();
 const std::vector<Opcode> &wgmmaOpcodes();
 const std::vector<Opcode> &asyncOpcodes();
+const std::vector<Opcode> &mbarrierOpcodes();
 
 } // namespace kdac::ptx
 

@@ -5,8 +5,8 @@
 // Does not: take machine code (the runtime then falls back to a pack's PTX), or
 // run anything asynchronously.
 //
-// The environment varies it: KDAC_EMU_SM (90), KDAC_EMU_SEED (0: warps in turn),
-// KDAC_EMU_LATE=1, KDAC_EMU_THREADS (1), KDAC_EMU_UNINITIALISED=0 and
+// The environment varies it: KDAC_EMU_SM (90), KDAC_EMU_SEED (0: warps in
+// turn), KDAC_EMU_LATE=1, KDAC_EMU_THREADS (1), KDAC_EMU_UNINITIALISED=0 and
 // KDAC_EMU_PROXIES=0 (do not look), KDAC_EMU_TRACE=BLOCK:WARP,
 // KDAC_EMU_VERBOSE=1 (a line for every launch).
 #include "Emulator.h"
@@ -60,7 +60,6 @@ Options optionsNow() {
   o.threads = static_cast<int>(number("KDAC_EMU_THREADS", 1));
   o.initialised = number("KDAC_EMU_UNINITIALISED", 1) != 0;
   o.proxies = number("KDAC_EMU_PROXIES", 1) != 0;
-  o.races = number("KDAC_EMU_RACES", 0) != 0;
   if (const char *trace = text("KDAC_EMU_TRACE"))
     std::sscanf(trace, "%ld:%d", &o.traceBlock, &o.traceWarp);
   return o;
@@ -83,12 +82,12 @@ extern "C" {
 Result cuInit(unsigned) { return success; }
 Result cuDriverGetVersion(int *version) { return *version = 13000, success; }
 Result cuGetErrorName(Result r, const char **name) {
-  *name = r == launchFailed   ? "CUDA_ERROR_LAUNCH_FAILED"
-          : r == noBinary     ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
-          : r == invalidPtx   ? "CUDA_ERROR_INVALID_PTX"
-          : r == notFound     ? "CUDA_ERROR_NOT_FOUND"
-          : r == outOfMemory  ? "CUDA_ERROR_OUT_OF_MEMORY"
-                              : "CUDA_ERROR_INVALID_VALUE";
+  *name = r == launchFailed  ? "CUDA_ERROR_LAUNCH_FAILED"
+          : r == noBinary    ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+          : r == invalidPtx  ? "CUDA_ERROR_INVALID_PTX"
+          : r == notFound    ? "CUDA_ERROR_NOT_FOUND"
+          : r == outOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
+                             : "CUDA_ERROR_INVALID_VALUE";
   return success;
 }
 Result cuGetErrorString(Result r, const char **what) {
@@ -188,8 +187,7 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
     return noBinary;
   auto loaded = std::make_unique<LoadedModule>();
   std::string error;
-  loaded->code =
-      Code::parse(static_cast<const char *>(image), error);
+  loaded->code = Code::parse(static_cast<const char *>(image), error);
   if (!loaded->code) {
     std::fprintf(stderr, "kdac-ptx-emulator: %s\n", error.c_str());
     for (unsigned i = 0; i < count; ++i)
@@ -208,8 +206,7 @@ Result cuModuleGetFunction(Function *function, Module module,
   auto *loaded = reinterpret_cast<LoadedModule *>(module);
   if (!loaded->code->parameters(name))
     return notFound;
-  loaded->functions.emplace_back(
-      new LoadedFunction{loaded->code.get(), name});
+  loaded->functions.emplace_back(new LoadedFunction{loaded->code.get(), name});
   *function = reinterpret_cast<Function>(loaded->functions.back().get());
   return success;
 }
@@ -237,18 +234,16 @@ Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
   }
   Stats stats;
   int64_t start = now();
-  std::string report =
-      f->module->launch(launch, memory, optionsNow(), &stats);
+  std::string report = f->module->launch(launch, memory, optionsNow(), &stats);
   double seconds = static_cast<double>(now() - start) * 1e-9;
   if (number("KDAC_EMU_VERBOSE", 0))
-    std::fprintf(stderr,
-                 "kdac-ptx-emulator: %s: %u blocks of %u threads, %.2f M "
-                 "thread instructions, %.2f s, %.0f M/s\n",
-                 f->entry.c_str(), gridX * gridY * gridZ,
-                 blockX * blockY * blockZ,
-                 static_cast<double>(stats.threadInstructions) * 1e-6, seconds,
-                 static_cast<double>(stats.threadInstructions) * 1e-6 /
-                     seconds);
+    std::fprintf(
+        stderr,
+        "kdac-ptx-emulator: %s: %u blocks of %u threads, %.2f M "
+        "thread instructions, %.2f s, %.0f M/s\n",
+        f->entry.c_str(), gridX * gridY * gridZ, blockX * blockY * blockZ,
+        static_cast<double>(stats.threadInstructions) * 1e-6, seconds,
+        static_cast<double>(stats.threadInstructions) * 1e-6 / seconds);
   if (report.empty())
     return success;
   std::fprintf(stderr, "kdac-ptx-emulator: %s\n", report.c_str());

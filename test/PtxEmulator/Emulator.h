@@ -47,7 +47,6 @@ struct Options {
   uint64_t seed = 0;        ///< 0: warps in turn; else a random schedule
   bool initialised = true;  ///< reading shared memory nobody wrote is an error
   bool late = false;        ///< asynchronous work happens as late as it may
-  bool races = false;       ///< unordered accesses to shared memory are errors
   bool proxies = true;      ///< a missing fence.proxy.async is an error
   int threads = 1;          ///< CTAs at a time
   uint64_t limit = 1 << 26; ///< warp instructions without effect: a livelock

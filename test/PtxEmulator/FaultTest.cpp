@@ -240,9 +240,9 @@ TEST(Faults, uninitialisedShared) {
 }
 
 TEST(Faults, unknownInstruction) {
-  expectReport(Kernel("tex.1d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%r5}];\n")
-                   .run(),
-               "is not supported");
+  expectReport(
+      Kernel("tex.1d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%r5}];\n").run(),
+      "is not supported");
   expectReport(Kernel("add.rz.f32 %r1, %r2, %r3;\n").run(),
                "modifier .rz is not supported");
 }

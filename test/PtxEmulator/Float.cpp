@@ -127,11 +127,16 @@ void halves(Warp &w, const Instruction &i, uint32_t mask) {
 }
 template <typename Op, size_t n> Handler halfHandler(Type t) {
   switch (t) {
-  case Type::F16: return halves<Op, F16, n, false>;
-  case Type::F16x2: return halves<Op, F16, n, true>;
-  case Type::BF16: return halves<Op, BF16, n, false>;
-  case Type::BF16x2: return halves<Op, BF16, n, true>;
-  default: return nullptr;
+  case Type::F16:
+    return halves<Op, F16, n, false>;
+  case Type::F16x2:
+    return halves<Op, F16, n, true>;
+  case Type::BF16:
+    return halves<Op, BF16, n, false>;
+  case Type::BF16x2:
+    return halves<Op, BF16, n, true>;
+  default:
+    return nullptr;
   }
 }
 
@@ -189,15 +194,15 @@ struct CompareName {
   bool orNan, isUnsigned;
 };
 constexpr CompareName compares[] = {
-    {"eq", Eq, false, false},  {"ne", Ne, false, false},
-    {"lt", Lt, false, false},  {"le", Le, false, false},
-    {"gt", Gt, false, false},  {"ge", Ge, false, false},
-    {"equ", Eq, true, false},  {"neu", Ne, true, false},
-    {"ltu", Lt, true, false},  {"leu", Le, true, false},
-    {"gtu", Gt, true, false},  {"geu", Ge, true, false},
+    {"eq", Eq, false, false},   {"ne", Ne, false, false},
+    {"lt", Lt, false, false},   {"le", Le, false, false},
+    {"gt", Gt, false, false},   {"ge", Ge, false, false},
+    {"equ", Eq, true, false},   {"neu", Ne, true, false},
+    {"ltu", Lt, true, false},   {"leu", Le, true, false},
+    {"gtu", Gt, true, false},   {"geu", Ge, true, false},
     {"num", Num, false, false}, {"nan", Nan, false, false},
-    {"lo", Lt, false, true},   {"ls", Le, false, true},
-    {"hi", Gt, false, true},   {"hs", Ge, false, true},
+    {"lo", Lt, false, true},    {"ls", Le, false, true},
+    {"hi", Gt, false, true},    {"hs", Ge, false, true},
 };
 
 template <typename T> auto comparable(T x) { return x; }
@@ -206,8 +211,7 @@ inline float comparable(BF16 x) { return toFloat(x); }
 
 /// ops: p, q, a, b, c; q and c may be none. kind: compare | orNan << 4;
 /// offset: the boolean operation, 0 none, 1 and, 2 or, 3 xor; bit 2: !c.
-template <typename T>
-void setp(Warp &w, const Instruction &i, uint32_t mask) {
+template <typename T> void setp(Warp &w, const Instruction &i, uint32_t mask) {
   const Slot<T> *a = source<T>(w, i.ops[2]), *b = source<T>(w, i.ops[3]);
   uint32_t result = 0;
   auto all = [&](auto compare) {
@@ -219,14 +223,30 @@ void setp(Warp &w, const Instruction &i, uint32_t mask) {
   };
   auto isNan = [](auto x, auto y) { return x != x || y != y; };
   switch (i.kind & 15) {
-  case Eq: all([](auto x, auto y) { return x == y; }); break;
-  case Ne: all([&](auto x, auto y) { return x != y && !isNan(x, y); }); break;
-  case Lt: all([](auto x, auto y) { return x < y; }); break;
-  case Le: all([](auto x, auto y) { return x <= y; }); break;
-  case Gt: all([](auto x, auto y) { return x > y; }); break;
-  case Ge: all([](auto x, auto y) { return x >= y; }); break;
-  case Num: all([&](auto x, auto y) { return !isNan(x, y); }); break;
-  case Nan: all(isNan); break;
+  case Eq:
+    all([](auto x, auto y) { return x == y; });
+    break;
+  case Ne:
+    all([&](auto x, auto y) { return x != y && !isNan(x, y); });
+    break;
+  case Lt:
+    all([](auto x, auto y) { return x < y; });
+    break;
+  case Le:
+    all([](auto x, auto y) { return x <= y; });
+    break;
+  case Gt:
+    all([](auto x, auto y) { return x > y; });
+    break;
+  case Ge:
+    all([](auto x, auto y) { return x >= y; });
+    break;
+  case Num:
+    all([&](auto x, auto y) { return !isNan(x, y); });
+    break;
+  case Nan:
+    all(isNan);
+    break;
   }
   if (i.kind & 16) {
     uint32_t ordered = result;
@@ -250,17 +270,31 @@ void setp(Warp &w, const Instruction &i, uint32_t mask) {
 
 Handler setpHandler(Type t, bool isUnsigned) {
   switch (t) {
-  case Type::B16: case Type::U16: return setp<uint16_t>;
-  case Type::S16: return isUnsigned ? setp<uint16_t> : setp<int16_t>;
-  case Type::B32: case Type::U32: return setp<uint32_t>;
-  case Type::S32: return isUnsigned ? setp<uint32_t> : setp<int32_t>;
-  case Type::B64: case Type::U64: return setp<uint64_t>;
-  case Type::S64: return isUnsigned ? setp<uint64_t> : setp<int64_t>;
-  case Type::F32: return setp<float>;
-  case Type::F64: return setp<double>;
-  case Type::F16: return setp<F16>;
-  case Type::BF16: return setp<BF16>;
-  default: return nullptr;
+  case Type::B16:
+  case Type::U16:
+    return setp<uint16_t>;
+  case Type::S16:
+    return isUnsigned ? setp<uint16_t> : setp<int16_t>;
+  case Type::B32:
+  case Type::U32:
+    return setp<uint32_t>;
+  case Type::S32:
+    return isUnsigned ? setp<uint32_t> : setp<int32_t>;
+  case Type::B64:
+  case Type::U64:
+    return setp<uint64_t>;
+  case Type::S64:
+    return isUnsigned ? setp<uint64_t> : setp<int64_t>;
+  case Type::F32:
+    return setp<float>;
+  case Type::F64:
+    return setp<double>;
+  case Type::F16:
+    return setp<F16>;
+  case Type::BF16:
+    return setp<BF16>;
+  default:
+    return nullptr;
   }
 }
 
@@ -319,8 +353,8 @@ void testp(Warp &w, const Instruction &i, uint32_t mask) {
 bool decodeTestp(Decoder &d) {
   Type t = d.takeType();
   const auto &ops = d.statement().operands;
-  const char *names[] = {"finite",    "infinite", "number",
-                         "notanumber", "normal",  "subnormal"};
+  const char *names[] = {"finite",     "infinite", "number",
+                         "notanumber", "normal",   "subnormal"};
   Handler handlers[] = {testp<float, 0>, testp<float, 1>, testp<float, 2>,
                         testp<float, 3>, testp<float, 4>, testp<float, 5>};
   for (int k = 0; k < 6; ++k)

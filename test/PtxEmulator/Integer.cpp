@@ -73,23 +73,20 @@ template <typename A, typename R, typename Op>
 void wide(Warp &w, const Instruction &i, uint32_t mask) {
   map2<R, A, A>(w, i, mask, [](A a, A b) { return R(R(a) * R(b)); });
 }
-template <typename T>
-void madLo(Warp &w, const Instruction &i, uint32_t mask) {
+template <typename T> void madLo(Warp &w, const Instruction &i, uint32_t mask) {
   map3<T, T, T, T>(w, i, mask, [](T a, T b, T c) {
     return T(uint64_t(a) * uint64_t(b) + uint64_t(c));
   });
 }
-template <typename T>
-void madHi(Warp &w, const Instruction &i, uint32_t mask) {
+template <typename T> void madHi(Warp &w, const Instruction &i, uint32_t mask) {
   map3<T, T, T, T>(w, i, mask,
                    [](T a, T b, T c) { return T(MulHi()(a, b) + c); });
 }
 template <typename A, typename R>
 void madWide(Warp &w, const Instruction &i, uint32_t mask) {
   using U = std::make_unsigned_t<R>;
-  map3<R, A, A, R>(w, i, mask, [](A a, A b, R c) {
-    return R(U(R(R(a) * R(b))) + U(c));
-  });
+  map3<R, A, A, R>(w, i, mask,
+                   [](A a, A b, R c) { return R(U(R(R(a) * R(b))) + U(c)); });
 }
 
 Handler wideHandler(Type t, bool mad) {
@@ -107,19 +104,24 @@ Handler wideHandler(Type t, bool mad) {
   }
 }
 
-Type widened(Type t) {
-  return bitsOf(t) == 16 ? Type::B32 : Type::B64;
-}
+Type widened(Type t) { return bitsOf(t) == 16 ? Type::B32 : Type::B64; }
 
 Handler madHandler(Type t, bool high) {
   switch (t) {
-  case Type::U16: return high ? madHi<uint16_t> : madLo<uint16_t>;
-  case Type::S16: return high ? madHi<int16_t> : madLo<uint16_t>;
-  case Type::U32: return high ? madHi<uint32_t> : madLo<uint32_t>;
-  case Type::S32: return high ? madHi<int32_t> : madLo<uint32_t>;
-  case Type::U64: return high ? madHi<uint64_t> : madLo<uint64_t>;
-  case Type::S64: return high ? madHi<int64_t> : madLo<uint64_t>;
-  default: return nullptr;
+  case Type::U16:
+    return high ? madHi<uint16_t> : madLo<uint16_t>;
+  case Type::S16:
+    return high ? madHi<int16_t> : madLo<uint16_t>;
+  case Type::U32:
+    return high ? madHi<uint32_t> : madLo<uint32_t>;
+  case Type::S32:
+    return high ? madHi<int32_t> : madLo<uint32_t>;
+  case Type::U64:
+    return high ? madHi<uint64_t> : madLo<uint64_t>;
+  case Type::S64:
+    return high ? madHi<int64_t> : madLo<uint64_t>;
+  default:
+    return nullptr;
   }
 }
 
@@ -135,13 +137,20 @@ void divide(Warp &w, const Instruction &i, uint32_t mask) {
 }
 template <typename Op> Handler divideHandler(Type t) {
   switch (t) {
-  case Type::U16: return divide<uint16_t, Op>;
-  case Type::S16: return divide<int16_t, Op>;
-  case Type::U32: return divide<uint32_t, Op>;
-  case Type::S32: return divide<int32_t, Op>;
-  case Type::U64: return divide<uint64_t, Op>;
-  case Type::S64: return divide<int64_t, Op>;
-  default: return nullptr;
+  case Type::U16:
+    return divide<uint16_t, Op>;
+  case Type::S16:
+    return divide<int16_t, Op>;
+  case Type::U32:
+    return divide<uint32_t, Op>;
+  case Type::S32:
+    return divide<int32_t, Op>;
+  case Type::U64:
+    return divide<uint64_t, Op>;
+  case Type::S64:
+    return divide<int64_t, Op>;
+  default:
+    return nullptr;
   }
 }
 
@@ -157,20 +166,34 @@ void shift(Warp &w, const Instruction &i, uint32_t mask) {
 }
 Handler shiftHandler(Type t, bool right) {
   switch (t) {
-  case Type::S16: if (right) return shift<true, int16_t>; [[fallthrough]];
-  case Type::U16: case Type::B16:
+  case Type::S16:
+    if (right)
+      return shift<true, int16_t>;
+    [[fallthrough]];
+  case Type::U16:
+  case Type::B16:
     return right ? shift<true, uint16_t> : shift<false, uint16_t>;
-  case Type::S32: if (right) return shift<true, int32_t>; [[fallthrough]];
-  case Type::U32: case Type::B32:
+  case Type::S32:
+    if (right)
+      return shift<true, int32_t>;
+    [[fallthrough]];
+  case Type::U32:
+  case Type::B32:
     return right ? shift<true, uint32_t> : shift<false, uint32_t>;
-  case Type::S64: if (right) return shift<true, int64_t>; [[fallthrough]];
-  case Type::U64: case Type::B64:
+  case Type::S64:
+    if (right)
+      return shift<true, int64_t>;
+    [[fallthrough]];
+  case Type::U64:
+  case Type::B64:
     return right ? shift<true, uint64_t> : shift<false, uint64_t>;
-  default: return nullptr;
+  default:
+    return nullptr;
   }
 }
 
-template <typename Op> void predBinary(Warp &w, const Instruction &i, uint32_t mask) {
+template <typename Op>
+void predBinary(Warp &w, const Instruction &i, uint32_t mask) {
   setPredicate(w, i.ops[0], mask,
                Op()(predicateOf(w, i.ops[1]), predicateOf(w, i.ops[2])));
 }
@@ -313,8 +336,8 @@ void bitFieldExtract(Warp &w, const Instruction &i, uint32_t mask) {
         constexpr unsigned msb = 8 * sizeof(T) - 1;
         unsigned pos = b & 0xff, len = c & 0xff;
         bool isSigned = std::is_signed_v<T>;
-        bool sign = isSigned && len != 0 &&
-                    ((a >> std::min(pos + len - 1, msb)) & 1);
+        bool sign =
+            isSigned && len != 0 && ((a >> std::min(pos + len - 1, msb)) & 1);
         uint64_t bits = 0;
         if (pos <= msb)
           bits = uint64_t(std::make_unsigned_t<T>(a)) >> pos;
@@ -353,8 +376,8 @@ void bitFieldInsert(Warp &w, const Instruction &i, uint32_t mask) {
 }
 bool bfi(Decoder &d) {
   Type t = d.takeType();
-  d.inst.run = bitsOf(t) == 64 ? bitFieldInsert<uint64_t>
-                               : bitFieldInsert<uint32_t>;
+  d.inst.run =
+      bitsOf(t) == 64 ? bitFieldInsert<uint64_t> : bitFieldInsert<uint32_t>;
   const auto &ops = d.statement().operands;
   return d.arity(5) && d.destination(ops[0], t) && d.value(ops[1], t) &&
          d.value(ops[2], t) && d.value(ops[3], Type::U32) &&
@@ -368,8 +391,7 @@ void countBits(Warp &w, const Instruction &i, uint32_t mask) {
     uint64_t x = a;
     if (which == 0)
       return uint32_t(__builtin_popcountll(x));
-    unsigned zeros =
-        x ? unsigned(__builtin_clzll(x)) - (64 - bits) : bits;
+    unsigned zeros = x ? unsigned(__builtin_clzll(x)) - (64 - bits) : bits;
     if (which == 1)
       return zeros;
     return x ? bits - 1 - zeros : ~0u; // bfind
@@ -377,8 +399,8 @@ void countBits(Warp &w, const Instruction &i, uint32_t mask) {
 }
 template <int which> bool counts(Decoder &d) {
   Type t = d.takeType();
-  d.inst.run = bitsOf(t) == 64 ? countBits<uint64_t, which>
-                               : countBits<uint32_t, which>;
+  d.inst.run =
+      bitsOf(t) == 64 ? countBits<uint64_t, which> : countBits<uint32_t, which>;
   const auto &ops = d.statement().operands;
   return bitsOf(t) >= 32 && !(which == 2 && isSignedType(t)) && d.arity(2) &&
          d.destination(ops[0], Type::U32) && d.value(ops[1], t) && d.done();
@@ -442,9 +464,8 @@ void select(Warp &w, const Instruction &i, uint32_t mask) {
   Slot<T> *d = target<T>(w, i.ops[0]);
   const Slot<T> *a = source<T>(w, i.ops[1]), *b = source<T>(w, i.ops[2]);
   uint32_t p = predicateOf(w, i.ops[3]);
-  eachLane(mask, [&](unsigned lane) {
-    d[lane] = p >> lane & 1 ? a[lane] : b[lane];
-  });
+  eachLane(mask,
+           [&](unsigned lane) { d[lane] = p >> lane & 1 ? a[lane] : b[lane]; });
 }
 bool selp(Decoder &d) {
   Type t = d.takeType();

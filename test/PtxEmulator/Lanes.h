@@ -12,9 +12,8 @@ template <typename R, typename A, typename F>
 void map1(Warp &w, const Instruction &i, uint32_t mask, F f) {
   Slot<R> *d = target<R>(w, i.ops[0]);
   const Slot<A> *a = source<A>(w, i.ops[1]);
-  eachLane(mask, [&](unsigned lane) {
-    d[lane] = toSlot<R>(f(bitsAs<A>(a[lane])));
-  });
+  eachLane(mask,
+           [&](unsigned lane) { d[lane] = toSlot<R>(f(bitsAs<A>(a[lane]))); });
 }
 
 template <typename R, typename A, typename B, typename F>
@@ -55,40 +54,50 @@ void ternary(Warp &w, const Instruction &i, uint32_t mask) {
 }
 
 /// Types without a sign that matters.
-template <typename Op>
-Handler bitwiseBinary(Type t) {
+template <typename Op> Handler bitwiseBinary(Type t) {
   switch (bitsOf(t)) {
-  case 16: return binary<Op, uint16_t>;
-  case 32: return binary<Op, uint32_t>;
-  case 64: return binary<Op, uint64_t>;
-  default: return nullptr;
+  case 16:
+    return binary<Op, uint16_t>;
+  case 32:
+    return binary<Op, uint32_t>;
+  case 64:
+    return binary<Op, uint64_t>;
+  default:
+    return nullptr;
   }
 }
-template <typename Op>
-Handler bitwiseUnary(Type t) {
+template <typename Op> Handler bitwiseUnary(Type t) {
   switch (bitsOf(t)) {
-  case 16: return unary<Op, uint16_t>;
-  case 32: return unary<Op, uint32_t>;
-  case 64: return unary<Op, uint64_t>;
-  default: return nullptr;
+  case 16:
+    return unary<Op, uint16_t>;
+  case 32:
+    return unary<Op, uint32_t>;
+  case 64:
+    return unary<Op, uint64_t>;
+  default:
+    return nullptr;
   }
 }
-template <typename Op>
-Handler integerBinary(Type t) {
+template <typename Op> Handler integerBinary(Type t) {
   switch (t) {
-  case Type::U16: return binary<Op, uint16_t>;
-  case Type::S16: return binary<Op, int16_t>;
-  case Type::U32: return binary<Op, uint32_t>;
-  case Type::S32: return binary<Op, int32_t>;
-  case Type::U64: return binary<Op, uint64_t>;
-  case Type::S64: return binary<Op, int64_t>;
-  default: return nullptr;
+  case Type::U16:
+    return binary<Op, uint16_t>;
+  case Type::S16:
+    return binary<Op, int16_t>;
+  case Type::U32:
+    return binary<Op, uint32_t>;
+  case Type::S32:
+    return binary<Op, int32_t>;
+  case Type::U64:
+    return binary<Op, uint64_t>;
+  case Type::S64:
+    return binary<Op, int64_t>;
+  default:
+    return nullptr;
   }
 }
 
-inline bool isInteger(Type t) {
-  return t >= Type::B8 && t <= Type::S64;
-}
+inline bool isInteger(Type t) { return t >= Type::B8 && t <= Type::S64; }
 
 /// Destination and `n` sources of one type.
 inline bool uniformOperands(Decoder &d, Type t, size_t n) {

@@ -1,5 +1,4 @@
-// The scheduler: warps in turn or at random, and within a warp the group of
-// lanes that is furthest behind.
+// The scheduler: warps in turn or at random.
 #include "Machine.h"
 
 #include <algorithm>
@@ -21,8 +20,8 @@ std::string Cta::where(const Warp &warp, int32_t pc, unsigned lane) const {
 
 void Warp::fail(unsigned lane, const std::string &what) {
   if (!cta->failed)
-    cta->error = cta->program.name + ": " + what + "\n  " +
-                 cta->where(*this, pc, lane);
+    cta->error =
+        cta->program.name + ": " + what + "\n  " + cta->where(*this, pc, lane);
   cta->failed = true;
 }
 
@@ -39,15 +38,32 @@ static void setSpecials(const Cta &cta, const Warp &w) {
   for (unsigned lane = 0; lane < warpSize; ++lane) {
     unsigned t = w.id * warpSize + lane;
     uint32_t bit = uint32_t(1) << lane;
-    const uint32_t values[SpecialCount] = {
-        t % n[0], t / n[0] % n[1], t / n[0] / n[1],
-        n[0], n[1], n[2],
-        cta.index[0], cta.index[1], cta.index[2],
-        grid[0], grid[1], grid[2],
-        lane, w.id, warps, uint32_t(cta.block % 132), 132,
-        cta.launch.dynamicShared, 1, 0,
-        bit, bit - 1, bit | (bit - 1), ~(bit | (bit - 1)), ~(bit - 1),
-        uint32_t(cta.shared.size())};
+    const uint32_t values[SpecialCount] = {t % n[0],
+                                           t / n[0] % n[1],
+                                           t / n[0] / n[1],
+                                           n[0],
+                                           n[1],
+                                           n[2],
+                                           cta.index[0],
+                                           cta.index[1],
+                                           cta.index[2],
+                                           grid[0],
+                                           grid[1],
+                                           grid[2],
+                                           lane,
+                                           w.id,
+                                           warps,
+                                           uint32_t(cta.block % 132),
+                                           132,
+                                           cta.launch.dynamicShared,
+                                           1,
+                                           0,
+                                           bit,
+                                           bit - 1,
+                                           bit | (bit - 1),
+                                           ~(bit | (bit - 1)),
+                                           ~(bit - 1),
+                                           uint32_t(cta.shared.size())};
     for (uint32_t k = 0; k < SpecialCount; ++k)
       setSpecial(w.registers, Special(k), lane, values[k]);
   }
@@ -59,8 +75,8 @@ Cta::Cta(const Program &program, const Memory &memory, const Memory *globals,
     : program(program), memory(memory), globals(globals), launch(launch),
       options(options), block(block),
       threads(launch.block[0] * launch.block[1] * launch.block[2]),
-      shared(program.staticShared + launch.dynamicShared),
-      valid(shared.size()), writers(shared.size() / 4 + 1),
+      shared(program.staticShared + launch.dynamicShared), valid(shared.size()),
+      writers(shared.size() / 4 + 1),
       warps((threads + warpSize - 1) / warpSize),
       random(options.seed * 1000003 + block) {
   index[0] = unsigned(block % launch.grid[0]);
@@ -83,105 +99,6 @@ Cta::Cta(const Program &program, const Memory &memory, const Memory *globals,
       w.inFlight.resize(program.registerBytes / 128 + 1);
     setSpecials(*this, w);
   }
-}
-
-//===--- groups of lanes ----------------------------------------------------//
-
-/// Whether the group can run now; one that waited then goes on.
-bool Cta::ready(Warp &w, Group &g) {
-  switch (g.wait) {
-  case Wait::None:
-    return true;
-  case Wait::Barrier:
-    if (barriers[g.object].generation == g.generation)
-      return false;
-    ++g.pc;
-    break;
-  case Wait::Mbarrier: {
-    auto it = mbarriers.find(g.object);
-    if (it != mbarriers.end() && it->second.phase == g.generation)
-      return false;
-    break;
-  }
-  case Wait::Converge:
-    if (g.need & w.live & ~g.mask)
-      return false;
-    break;
-  }
-  g.wait = Wait::None;
-  return true;
-}
-
-/// Makes the group that is furthest behind current; false: none can run.
-bool Cta::pick(Warp &w) {
-  for (int round = 0; round < 2; ++round) {
-    size_t best = w.groups.size();
-    bool any = false;
-    for (size_t i = 0; i < w.groups.size(); ++i) {
-      Group &g = w.groups[i];
-      if (!ready(w, g))
-        continue;
-      any = true;
-      if (!g.yielded &&
-          (best == w.groups.size() || g.pc < w.groups[best].pc))
-        best = i;
-    }
-    if (best != w.groups.size()) {
-      w.current = best;
-      w.pc = w.groups[best].pc;
-      w.mask = w.groups[best].mask;
-      return true;
-    }
-    if (!any)
-      return false;
-    for (Group &g : w.groups)
-      g.yielded = false;
-  }
-  return false;
-}
-
-/// Groups that met become one.
-static void merge(Warp &w) {
-  for (size_t i = 0; i < w.groups.size(); ++i) {
-    Group &g = w.groups[i];
-    if (i == w.current || g.pc != w.pc ||
-        (g.wait != Wait::None && g.wait != Wait::Converge))
-      continue;
-    w.group().mask |= g.mask;
-    w.mask |= g.mask;
-    w.groups.erase(w.groups.begin() + static_cast<long>(i));
-    if (i < w.current)
-      --w.current;
-    --i;
-  }
-}
-
-/// After a step of a warp whose lanes are apart.
-void Cta::settle(Warp &w) {
-  merge(w);
-  w.group().pc = w.pc;
-  if (w.groups.size() == 1)
-    return;
-  // A loop that waits for lanes further on must not starve them.
-  if (++w.group().streak > 2000) {
-    w.group().streak = 0;
-    w.group().yielded = true;
-  }
-  bool behind = w.group().yielded;
-  for (Group &g : w.groups)
-    behind |= &g != &w.group() && !g.yielded && g.pc < w.pc && ready(w, g);
-  if (behind)
-    pick(w);
-  merge(w);
-}
-
-/// After lanes parted or left. False: nothing of the warp can run.
-void Cta::regroup(Warp &w) {
-  w.regroup = false;
-  w.groups.erase(std::remove_if(w.groups.begin(), w.groups.end(),
-                                [](const Group &g) { return g.mask == 0; }),
-                 w.groups.end());
-  w.current = 0;
 }
 
 //===--- running ------------------------------------------------------------//
@@ -252,8 +169,8 @@ bool Cta::runWarp(Warp &w, uint64_t budget) {
     return false;
   if (w.groups.size() > 1)
     settle(w);
-  bool traced = options.traceBlock == int64_t(block) &&
-                options.traceWarp == int(w.id);
+  bool traced =
+      options.traceBlock == int64_t(block) && options.traceWarp == int(w.id);
   for (uint64_t i = 0; i < budget && !failed; ++i) {
     if (traced)
       trace(*this, w);
@@ -329,8 +246,9 @@ std::string Cta::blockedReport() const {
     for (const Group &g : w.groups) {
       char mask[16];
       std::snprintf(mask, sizeof mask, "%08x", g.mask);
-      text += "\n  warp " + std::to_string(w.id) + " lanes " + mask + ", PTX line " +
-              std::to_string(program.code[size_t(g.pc)].line) + ", ";
+      text += "\n  warp " + std::to_string(w.id) + " lanes " + mask +
+              ", PTX line " + std::to_string(program.code[size_t(g.pc)].line) +
+              ", ";
       if (g.wait == Wait::Barrier) {
         const BarrierState &b = barriers[g.object];
         text += "waits at barrier " + std::to_string(g.object) + " with " +
@@ -378,8 +296,8 @@ bool Cta::run() {
     if (!alive)
       break;
     bool starving = since > options.limit / 64;
-    if (options.late && (!progress || starving ||
-                         (options.seed && random() % 4 == 0)))
+    if (options.late &&
+        (!progress || starving || (options.seed && random() % 4 == 0)))
       progress |= finishSomething();
     if (effects != seen) {
       seen = effects;

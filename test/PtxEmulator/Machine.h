@@ -21,7 +21,7 @@ struct Group {
   uint32_t mask = 0;
   int32_t pc = 0;
   Wait wait = Wait::None;
-  bool yielded = false;   ///< others of the warp go first
+  bool yielded = false;    ///< others of the warp go first
   uint32_t generation = 0; ///< of the barrier waited for; parity
   uint32_t object = 0;     ///< number of the barrier; address of the mbarrier
   uint32_t need = 0;       ///< lanes to converge with
@@ -30,7 +30,14 @@ struct Group {
 
 /// A copy or product that has been started.
 struct AsyncOp {
-  enum Kind : uint8_t { CpAsync, ArriveNoInc, BulkLoad, BulkStore, Wgmma, Move };
+  enum Kind : uint8_t {
+    CpAsync,
+    ArriveNoInc,
+    BulkLoad,
+    BulkStore,
+    Wgmma,
+    Move
+  };
   Kind kind = CpAsync;
   uint32_t lane = 0;
   uint32_t group = 0; ///< commit group
@@ -78,9 +85,9 @@ struct Warp {
   uint32_t registerCount = 0; ///< as setmaxnreg said
   std::vector<uint8_t> local;
   // asynchronous work
-  Queue copies[warpSize]; ///< cp.async of a lane
-  uint32_t copyGroup[warpSize] = {};    ///< commit group that is open
-  Queue bulk[warpSize];   ///< bulk stores of a lane
+  Queue copies[warpSize];            ///< cp.async of a lane
+  uint32_t copyGroup[warpSize] = {}; ///< commit group that is open
+  Queue bulk[warpSize];              ///< bulk stores of a lane
   uint32_t bulkGroup[warpSize] = {};
   Queue products; ///< wgmma not executed yet
   uint32_t productGroup = 0;
@@ -133,7 +140,7 @@ struct Cta {
   std::vector<uint8_t> shared; ///< from sharedBase
   std::vector<uint8_t> valid;  ///< 0xff where shared memory has been written
   /// Of each 4 bytes of shared memory: the thread that wrote them by ordinary
-  /// stores and its fence count then, where races or proxies are looked at.
+  /// stores and its fence count then, where proxies are looked at.
   struct Writer {
     uint16_t thread = 0xffff;
     uint16_t epoch = 0;
@@ -238,6 +245,17 @@ template <typename F> void eachLane(uint32_t mask, F f) {
 //===----------------------------------------------------------------------===//
 // Memory
 //===----------------------------------------------------------------------===//
+
+/// The lowest lane of a mask.
+inline unsigned firstOf(uint32_t mask) {
+  return static_cast<unsigned>(__builtin_ctz(mask));
+}
+
+/// The address of shared memory that operand k names, generic or not.
+inline uint32_t sharedAddress(const Warp &w, const Instruction &i, unsigned k,
+                              unsigned lane, int64_t offset) {
+  return uint32_t(lane64(w, i.ops[k], lane) + uint64_t(offset));
+}
 
 /// Host address of [address, address + bytes), or null after a report. `write`
 /// marks shared memory as written.

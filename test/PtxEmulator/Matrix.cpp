@@ -44,8 +44,8 @@ void storeMatrices(Warp &w, const Instruction &i, uint32_t) {
     }
     for (unsigned row = 0; row < side; ++row) {
       unsigned lane = m * side + row;
-      uint8_t *to = access(w, lane, i.space, addressOf(w, i, i.ops[0], lane),
-                           16, true);
+      uint8_t *to =
+          access(w, lane, i.space, addressOf(w, i, i.ops[0], lane), 16, true);
       if (!to)
         return;
       std::memcpy(to, tile[row], 16);

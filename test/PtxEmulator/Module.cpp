@@ -92,8 +92,8 @@ std::unique_ptr<Module> Module::parse(std::string_view text,
       std::vector<uint8_t> data = v.data;
       data.resize(v.bytes);
       module->globals.push_back(std::move(data));
-      moduleSymbols[v.name] = module->globalMemory->add(
-          module->globals.back().data(), v.bytes);
+      moduleSymbols[v.name] =
+          module->globalMemory->add(module->globals.back().data(), v.bytes);
     }
   for (const EntrySyntax &entry : syntax.entries) {
     auto program = std::make_unique<Program>();
@@ -159,8 +159,7 @@ std::string Module::launch(const Launch &launch, const Memory &memory,
   const Program &program = *it->second;
   if (std::string why = refusal(program, launch); !why.empty())
     return why;
-  uint64_t blocks =
-      uint64_t(launch.grid[0]) * launch.grid[1] * launch.grid[2];
+  uint64_t blocks = uint64_t(launch.grid[0]) * launch.grid[1] * launch.grid[2];
   std::atomic<uint64_t> next{0};
   std::mutex mutex;
   std::string error;

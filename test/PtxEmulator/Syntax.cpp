@@ -10,10 +10,10 @@ namespace kdac::ptx {
 
 unsigned bytesOfType(std::string_view t) {
   static const std::map<std::string_view, unsigned> sizes = {
-      {"b8", 1},     {"u8", 1},  {"s8", 1},  {"b16", 2},  {"u16", 2},
-      {"s16", 2},    {"f16", 2}, {"bf16", 2}, {"b32", 4}, {"u32", 4},
-      {"s32", 4},    {"f32", 4}, {"f16x2", 4}, {"bf16x2", 4}, {"tf32", 4},
-      {"b64", 8},    {"u64", 8}, {"s64", 8}, {"f64", 8},  {"b128", 16}};
+      {"b8", 1},  {"u8", 1},  {"s8", 1},    {"b16", 2},    {"u16", 2},
+      {"s16", 2}, {"f16", 2}, {"bf16", 2},  {"b32", 4},    {"u32", 4},
+      {"s32", 4}, {"f32", 4}, {"f16x2", 4}, {"bf16x2", 4}, {"tf32", 4},
+      {"b64", 8}, {"u64", 8}, {"s64", 8},   {"f64", 8},    {"b128", 16}};
   auto it = sizes.find(t);
   return it == sizes.end() ? 0 : it->second;
 }
@@ -53,8 +53,8 @@ public:
         quoted();
       else
         ++at;
-      tokens.push_back({std::string(text.substr(begin, at - begin)), line,
-                        begin});
+      tokens.push_back(
+          {std::string(text.substr(begin, at - begin)), line, begin});
     }
     tokens.push_back({"", line, at});
     return tokens;
@@ -87,9 +87,9 @@ private:
         return;
   }
   void number() {
-    while (at < text.size() &&
-           (std::isalnum(static_cast<unsigned char>(text[at])) ||
-            text[at] == '.'))
+    while (
+        at < text.size() &&
+        (std::isalnum(static_cast<unsigned char>(text[at])) || text[at] == '.'))
       ++at;
   }
   void quoted() {
@@ -173,9 +173,8 @@ private:
     return false;
   }
   bool expect(const char *text) {
-    return accept(text) ||
-           fail(std::string("expected '") + text + "', but got '" + peek() +
-                "'");
+    return accept(text) || fail(std::string("expected '") + text +
+                                "', but got '" + peek() + "'");
   }
   /// Passes the rest of the line that the token before `next` is on.
   void skipLine() {
@@ -364,8 +363,7 @@ private:
     if (peek(1) == ":") {
       std::string name = unique(take());
       take();
-      if (!current->labels
-               .emplace(name, static_cast<int>(current->body.size()))
+      if (!current->labels.emplace(name, static_cast<int>(current->body.size()))
                .second)
         return fail("label " + name + " is defined twice");
       return true;

@@ -13,7 +13,16 @@ namespace kdac::ptx {
 
 /// An operand as written.
 struct Operand {
-  enum Kind : uint8_t { Name, Integer, Float, Double, Address, List, Sink, Pair };
+  enum Kind : uint8_t {
+    Name,
+    Integer,
+    Float,
+    Double,
+    Address,
+    List,
+    Sink,
+    Pair
+  };
   Kind kind = Sink;
   bool negated = false;       ///< !p
   std::string name;           ///< of Name; base of Address, "": none

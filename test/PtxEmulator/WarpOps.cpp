@@ -36,8 +36,7 @@ void shuffle(Warp &w, const Instruction &i, uint32_t mask) {
                     : i.kind == Butterfly ? lane ^ b
                                           : low | (b & ~segment);
     // up clamps from below: c is the lowest lane then.
-    bool inside = i.kind == Up ? int32_t(from) >= int32_t(high)
-                               : from <= high;
+    bool inside = i.kind == Up ? int32_t(from) >= int32_t(high) : from <= high;
     if (!inside)
       from = lane;
     if (!(mask >> from & 1))
@@ -46,9 +45,8 @@ void shuffle(Warp &w, const Instruction &i, uint32_t mask) {
     result[lane] = values[from];
     in |= uint32_t(inside) << lane;
   }
-  eachLane(mask, [&](unsigned lane) {
-    setLane(w, i.ops[0], lane, result[lane]);
-  });
+  eachLane(mask,
+           [&](unsigned lane) { setLane(w, i.ops[0], lane, result[lane]); });
   setPredicate(w, i.ops[1], mask, in);
 }
 
@@ -123,9 +121,8 @@ void match(Warp &w, const Instruction &i, uint32_t mask) {
     result[lane] = i.kind ? (equal == mask ? mask : 0) : equal;
     same |= uint32_t(equal == mask) << lane;
   }
-  eachLane(mask, [&](unsigned lane) {
-    setLane(w, i.ops[0], lane, result[lane]);
-  });
+  eachLane(mask,
+           [&](unsigned lane) { setLane(w, i.ops[0], lane, result[lane]); });
   setPredicate(w, i.ops[1], mask, same);
 }
 bool decodeMatch(Decoder &d) {
@@ -150,24 +147,28 @@ bool decodeMatch(Decoder &d) {
 
 template <typename T> T reduce(unsigned kind, T a, T b) {
   switch (kind) {
-  case 0: return T(uint32_t(a) + uint32_t(b));
-  case 1: return a < b ? a : b;
-  case 2: return a < b ? b : a;
-  case 3: return a & b;
-  case 4: return a | b;
-  default: return a ^ b;
+  case 0:
+    return T(uint32_t(a) + uint32_t(b));
+  case 1:
+    return a < b ? a : b;
+  case 2:
+    return a < b ? b : a;
+  case 3:
+    return a & b;
+  case 4:
+    return a | b;
+  default:
+    return a ^ b;
   }
 }
 /// ops: d, a, members.
-template <typename T>
-void redux(Warp &w, const Instruction &i, uint32_t mask) {
+template <typename T> void redux(Warp &w, const Instruction &i, uint32_t mask) {
   const uint32_t *a = source<uint32_t>(w, i.ops[1]);
   T sum = bitsAs<T>(a[firstOf(mask)]);
   for (uint32_t rest = mask & (mask - 1); rest; rest &= rest - 1)
     sum = reduce(i.kind, sum, bitsAs<T>(a[firstOf(rest)]));
-  eachLane(mask, [&](unsigned lane) {
-    setLane(w, i.ops[0], lane, uint32_t(sum));
-  });
+  eachLane(mask,
+           [&](unsigned lane) { setLane(w, i.ops[0], lane, uint32_t(sum)); });
 }
 bool decodeRedux(Decoder &d) {
   const char *names[] = {"add", "min", "max", "and", "or", "xor"};
@@ -211,9 +212,9 @@ bool decodeActiveMask(Decoder &d) {
 
 const std::vector<Opcode> &warpOpcodes() {
   static const std::vector<Opcode> table = {
-      {"shfl", decodeShuffle},  {"vote", decodeVote},
-      {"match", decodeMatch},   {"redux", decodeRedux},
-      {"elect", decodeElect},   {"activemask", decodeActiveMask},
+      {"shfl", decodeShuffle}, {"vote", decodeVote},
+      {"match", decodeMatch},  {"redux", decodeRedux},
+      {"elect", decodeElect},  {"activemask", decodeActiveMask},
   };
   return table;
 }

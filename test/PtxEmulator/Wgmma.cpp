@@ -78,8 +78,8 @@ void readRegisters(Warp &w, const Ref *a, float (*to)[16]) {
 }
 
 // ops: N/2 accumulators, then 4 A registers or the A descriptor, the B
-// descriptor, scale-d. kind: 1 A from registers, 2 A is MN-major, 4 B is, 8 A is
-// negated, 16 B is, 32 f16. vector: N/8.
+// descriptor, scale-d. kind: 1 A from registers, 2 A is MN-major, 4 B is, 8 A
+// is negated, 16 B is, 32 f16. vector: N/8.
 template <typename H>
 bool product(Warp &w, const Instruction &i, const AsyncOp &op) {
   unsigned n = i.vector * 8u;
@@ -105,8 +105,8 @@ bool product(Warp &w, const Instruction &i, const AsyncOp &op) {
   for (unsigned r = 0; r < n / 2; ++r) {
     float *d = reinterpret_cast<float *>(place(w, i.ops[r]));
     for (unsigned lane = 0; lane < warpSize; ++lane) {
-      float sum = sums[lane / 4 + r / 2 % 2 * 8]
-                      [r / 4 * 8 + lane % 4 * 2 + r % 2];
+      float sum =
+          sums[lane / 4 + r / 2 % 2 * 8][r / 4 * 8 + lane % 4 * 2 + r % 2];
       d[lane] = (op.scaleD ? d[lane] : 0.0f) + sum;
     }
   }
@@ -182,9 +182,9 @@ bool decodeProduct(Decoder &d) {
     return false;
   bool fromRegisters = ops[1].kind == Operand::List;
   d.inst.kind |= fromRegisters;
-  if (fromRegisters ? ops[1].parts.size() != 4 ||
-                          !d.list(ops[1], Type::B32, false, true)
-                    : !d.value(ops[1], Type::B64))
+  if (fromRegisters
+          ? ops[1].parts.size() != 4 || !d.list(ops[1], Type::B32, false, true)
+          : !d.value(ops[1], Type::B64))
     return false;
   if (!d.arity(fromRegisters ? 7 : 8) || !d.value(ops[2], Type::B64) ||
       !d.predicate(ops[3]))
@@ -231,9 +231,9 @@ bool decodeWgmma(Decoder &d) {
   if (!(isFence || isCommit || isWait) || !d.take("sync") ||
       !d.take("aligned") || !d.done())
     return false;
-  return isWait ? d.arity(1) &&
-                      d.integer(d.statement().operands[0], d.inst.offset)
-                : d.arity(0);
+  return isWait
+             ? d.arity(1) && d.integer(d.statement().operands[0], d.inst.offset)
+             : d.arity(0);
 }
 
 } // namespace

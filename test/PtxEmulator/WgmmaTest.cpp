@@ -91,10 +91,9 @@ Layout layoutOf(unsigned mn, unsigned k, bool isKMajor, unsigned width) {
 /// The kernel: copies both images into shared memory, multiplies, and stores.
 std::string kernelText(const Form &f, unsigned aBytes, unsigned bBytes,
                        bool waits = true, bool fences = true) {
-  std::string s =
-      "mov.u32 %r0, %tid.x;\nld.param.u64 %rd0, [p0];\n"
-      "ld.param.u64 %rd1, [p1];\nld.param.u64 %rd2, [p2];\n"
-      "mov.b32 %r1, smem;\nshl.b32 %r2, %r0, 4;\n";
+  std::string s = "mov.u32 %r0, %tid.x;\nld.param.u64 %rd0, [p0];\n"
+                  "ld.param.u64 %rd1, [p1];\nld.param.u64 %rd2, [p2];\n"
+                  "mov.b32 %r1, smem;\nshl.b32 %r2, %r0, 4;\n";
   // Images side by side: A, then B.
   auto copy = [&](const char *from, unsigned bytes, unsigned at) {
     std::string label = "L" + number(at);
