@@ -572,15 +572,16 @@ void ChunkPreparer::run() {
     if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
       tiles.push_back(&op);
   Values carried = {strengthOf(pair)};
-  roles.chunkLoopOf(
-      pair, tile::preparePairs(at.schedule), carried, [&](Value number, Values &carried) {
-        locate();
-        buffer = roles.bufferOf(parts.total, number);
-        roles.enterChunk(number, tiles);
-        b.waitBarrier(roles.loadedImage(number),
-                      roles.parityOf(number, roles.imageStages()));
-        chunk(number, carried[0]);
-      });
+  roles.chunkLoopOf(pair, tile::preparePairs(at.schedule), carried,
+                    [&](Value number, Values &carried) {
+                      locate();
+                      buffer = roles.bufferOf(parts.total, number);
+                      roles.enterChunk(number, tiles);
+                      b.waitBarrier(
+                          roles.loadedImage(number),
+                          roles.parityOf(number, roles.imageStages()));
+                      chunk(number, carried[0]);
+                    });
 }
 
 void RoleLowering::prepare() { ChunkPreparer(*this).run(); }

@@ -174,8 +174,8 @@ const char *refuseWarps(const Problem &problem, const Target &target,
   return nullptr;
 }
 
-/// Five warpgroups: registers for a sixth would have to come from the chain. What
-/// the chain does not need prepares.
+/// Five warpgroups: registers for a sixth would have to come from the chain.
+/// What the chain does not need prepares.
 Choice chooseWarpRoles(int64_t vTile) {
   return {2 * tile::kRoleBlock, vTile, 4 * 5, 6};
 }

@@ -1,7 +1,8 @@
-/* Promises: a libcuda for Triton's compiled launcher, whose "functions" are host
- * kernels of kdac in this process and whose device memory is this process's: a
- * launch runs all program instances at once. Checks that the block is what the
- * caller said in KDAC_BLOCK. Does not: have anything else of a driver. */
+/* Promises: a libcuda for Triton's compiled launcher, whose "functions" are
+ * host kernels of kdac in this process and whose device memory is this
+ * process's: a launch runs all program instances at once. Checks that the block
+ * is what the caller said in KDAC_BLOCK. Does not: have anything else of a
+ * driver. */
 #include <stdint.h>
 #include <stdlib.h>
 

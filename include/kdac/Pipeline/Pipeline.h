@@ -37,7 +37,8 @@ mlir::OwningOpRef<mlir::ModuleOp> buildDplrModule(mlir::MLIRContext &context,
 
 /// Passes that take a dplr module to `stage` for `target` (a row of the target
 /// table): select-schedule, dplr-to-tile, [place], to-nvvm or to-host, to llvm;
-/// or to-ttir. `abi` is that of GPU kernels; host kernels have one of their own.
+/// or to-ttir. `abi` is that of GPU kernels; host kernels have one of their
+/// own.
 void buildPipeline(mlir::OpPassManager &pm, llvm::StringRef target, Stage stage,
                    const ScheduleOptions &options = {},
                    LaunchAbi abi = LaunchAbi::Bare);
