@@ -187,9 +187,9 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
     std::fprintf(session.log,
                  "time %s %s: %.1f us, floor %.1f us (%.0f %%), error %.2g "
                  "%.2g\n",
-                 name.c_str(), shape.spelled().c_str(), entry->microseconds,
+                 name.c_str(), shape.spelled().c_str(), *entry->microseconds,
                  entry->floorMicroseconds,
-                 100 * entry->floorMicroseconds / entry->microseconds,
+                 100 * entry->floorMicroseconds / *entry->microseconds,
                  entry->errorOut, *entry->errorState);
     if (Status s = appendLines(session.settings.ledger,
                                {ledgerLine(session.machine, variant, *entry)});

@@ -54,6 +54,9 @@ std::string ledgerLine(const Machine &machine, const PackVariant &variant,
   ordered_json state;
   if (entry.errorState)
     state = rounded(*entry.errorState);
+  ordered_json time;
+  if (entry.microseconds)
+    time = rounded(*entry.microseconds);
   ordered_json line = {
       {"variant", variant.name()},
       {"case", caseJson(variant, entry)},
@@ -66,7 +69,7 @@ std::string ledgerLine(const Machine &machine, const PackVariant &variant,
       {"commit", machine.commit},
       {"date", machine.date},
       {"err", {{"out", rounded(entry.errorOut)}, {"state", state}}},
-      {"us", rounded(entry.microseconds)},
+      {"us", time},
       {"floor_us", rounded(entry.floorMicroseconds)}};
   return line.dump(-1, ' ', false, ordered_json::error_handler_t::replace) +
          "\n";

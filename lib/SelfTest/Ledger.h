@@ -28,7 +28,7 @@ struct Entry {
   std::string inputs; ///< recipe, seed and what was absent
   double errorOut = 0;
   std::optional<double> errorState;
-  double microseconds = 0;
+  std::optional<double> microseconds; ///< none: untimed
   double floorMicroseconds = 0;
   std::string digest;            ///< of the PTX; of a host image itself
   bool compiledByDriver = false; ///< the PTX ran, not the cubin

@@ -141,13 +141,14 @@ bool parseShape(const std::string &text, BenchShape &shape) {
 
 } // namespace
 
-std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed) {
+std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
+                              bool many) {
   std::vector<CaseSpec> specs =
       variant.form == Form::Chunk ? chunkCases() : stepCases();
   if (variant.slots)
     for (CaseSpec &spec : poolCases(variant.form == Form::Chunk ? 70 : 4))
       specs.push_back(std::move(spec));
-  if (variant.keyDim * variant.valueDim <= smallState)
+  if (many && variant.keyDim * variant.valueDim <= smallState)
     specs.push_back(stateless(dense(65537, 1, 1, 1)));
   for (size_t i = 0; i < specs.size(); ++i) {
     specs[i].variant = variant;

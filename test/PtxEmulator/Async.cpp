@@ -19,7 +19,8 @@ void copyNow(Warp &w, const AsyncOp &op) {
       return;
     std::memcpy(data, from, op.sourceBytes);
   }
-  uint8_t *to = access(w, op.lane, Space::Shared, op.shared, op.bytes, true);
+  uint8_t *to =
+      access(w, op.lane, Space::Shared, op.shared, op.bytes, Access::Write);
   if (to)
     std::memcpy(to, data, op.bytes);
 }
@@ -156,9 +157,9 @@ bool bulkAligned(Warp &w, const AsyncOp &op) {
 void bulkLoadNow(Warp &w, const AsyncOp &op) {
   for (uint32_t at = 0; at < op.bytes; at += 16) {
     const uint8_t *from = accessGlobal(w, op.lane, op.global + at, 16);
-    uint8_t *to = from
-                      ? accessShared(w, op.lane, op.shared + at, 16, true, true)
-                      : nullptr;
+    uint8_t *to =
+        from ? accessShared(w, op.lane, op.shared + at, 16, Access::Write, true)
+             : nullptr;
     if (!to)
       return;
     std::memcpy(to, from, 16);
@@ -168,7 +169,7 @@ void bulkLoadNow(Warp &w, const AsyncOp &op) {
 void bulkStoreNow(Warp &w, const AsyncOp &op) {
   for (uint32_t at = 0; at < op.bytes; at += 16) {
     const uint8_t *from =
-        accessShared(w, op.lane, op.shared + at, 16, false, true);
+        accessShared(w, op.lane, op.shared + at, 16, Access::Read, true);
     uint8_t *to = from ? accessGlobal(w, op.lane, op.global + at, 16) : nullptr;
     if (!to)
       return;

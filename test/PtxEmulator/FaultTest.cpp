@@ -239,6 +239,24 @@ TEST(Faults, uninitialisedShared) {
   EXPECT_EQ(Kernel(text).run(o), "");
 }
 
+TEST(Faults, unwrittenRowsOfAMatrixAreNaNs) {
+  std::string text = prologue() + R"(
+  mov.b32 %r1, smem;
+  shl.b32 %r2, %r0, 4;
+  add.u32 %r2, %r2, %r1;
+  mov.b32 %r3, 7;
+  setp.eq.u32 %p1, %r0, 1;
+  @%p1 st.shared.v4.b32 [%r2], {%r3, %r3, %r3, %r3};
+  bar.warp.sync -1;
+  ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r2];
+  st.global.u32 [%rd0], %r4;
+)";
+  std::vector<uint32_t> out(32);
+  EXPECT_EQ(Kernel(text).with(out).run(), "");
+  for (uint32_t lane = 0; lane < 32; ++lane)
+    EXPECT_EQ(out[lane], lane / 4 == 1 ? 7 : 0xffffffff);
+}
+
 TEST(Faults, unknownInstruction) {
   expectReport(
       Kernel("tex.1d.v4.f32.f32 {%r1,%r2,%r3,%r4}, [%rd1, {%r5}];\n").run(),

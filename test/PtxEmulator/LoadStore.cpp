@@ -15,7 +15,7 @@ void load(Warp &w, const Instruction &i, uint32_t mask) {
   for (; mask; mask &= mask - 1) {
     unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
     const uint8_t *from = access(w, lane, i.space, addressOf(w, i, base, lane),
-                                 sizeof(T) * i.vector, false);
+                                 sizeof(T) * i.vector, Access::Read);
     if (!from)
       return;
     for (unsigned k = 0; k < i.vector; ++k) {
@@ -35,7 +35,7 @@ template <typename T> void store(Warp &w, const Instruction &i, uint32_t mask) {
   for (; mask; mask &= mask - 1) {
     unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
     uint8_t *to = access(w, lane, i.space, addressOf(w, i, i.ops[0], lane),
-                         sizeof(T) * i.vector, true);
+                         sizeof(T) * i.vector, Access::Write);
     if (!to)
       return;
     for (unsigned k = 0; k < i.vector; ++k) {
@@ -191,9 +191,9 @@ void atomic(Warp &w, const Instruction &i, uint32_t mask) {
   for (; mask; mask &= mask - 1) {
     unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
     uint64_t address = addressOf(w, i, i.ops[1], lane);
-    if (!access(w, lane, i.space, address, sizeof(T), false))
+    if (!access(w, lane, i.space, address, sizeof(T), Access::Read))
       return;
-    uint8_t *at = access(w, lane, i.space, address, sizeof(T), true);
+    uint8_t *at = access(w, lane, i.space, address, sizeof(T), Access::Write);
     T old;
     std::memcpy(&old, at, sizeof old);
     T b = bitsAs<T>(Slot<T>(lane64(w, i.ops[2], lane)));

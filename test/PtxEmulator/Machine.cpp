@@ -75,8 +75,8 @@ Cta::Cta(const Program &program, const Memory &memory, const Memory *globals,
     : program(program), memory(memory), globals(globals), launch(launch),
       options(options), block(block),
       threads(launch.block[0] * launch.block[1] * launch.block[2]),
-      shared(program.staticShared + launch.dynamicShared), valid(shared.size()),
-      writers(shared.size() / 4 + 1),
+      shared(program.staticShared + launch.dynamicShared, 0xff),
+      valid(shared.size()), writers(shared.size() / 4 + 1),
       warps((threads + warpSize - 1) / warpSize),
       random(options.seed * 1000003 + block) {
   index[0] = unsigned(block % launch.grid[0]);

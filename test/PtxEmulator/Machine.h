@@ -257,13 +257,16 @@ inline uint32_t sharedAddress(const Warp &w, const Instruction &i, unsigned k,
   return uint32_t(lane64(w, i.ops[k], lane) + uint64_t(offset));
 }
 
-/// Host address of [address, address + bytes), or null after a report. `write`
-/// marks shared memory as written.
+/// What memory is wanted for. Peek: what nobody wrote is read as 0xff, no
+/// fault.
+enum class Access : uint8_t { Read, Peek, Write };
+
+/// Host address of [address, address + bytes), or null after a report.
 uint8_t *access(Warp &w, unsigned lane, Space space, uint64_t address,
-                unsigned bytes, bool write);
+                unsigned bytes, Access how);
 /// The same of shared memory, by the asynchronous proxy.
 uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
-                      bool write, bool async);
+                      Access how, bool async);
 uint8_t *accessGlobal(Warp &w, unsigned lane, uint64_t address, unsigned bytes);
 inline uint64_t addressOf(const Warp &w, const Instruction &i, Ref base,
                           unsigned lane) {

@@ -9,14 +9,16 @@ namespace {
 constexpr unsigned side = 8; ///< rows and columns of a matrix of ldmatrix
 
 /// ops: n registers, base. kind 1: transposed. vector: n.
+/// Rows that nobody wrote are NaNs, not faults: a row of A reaches only its row
+/// of D, which kernels drop where A's row is none.
 void loadMatrices(Warp &w, const Instruction &i, uint32_t) {
   Ref base = i.ops[i.vector];
   for (unsigned m = 0; m < i.vector; ++m) {
     uint16_t tile[side][side];
     for (unsigned row = 0; row < side; ++row) {
       unsigned lane = m * side + row;
-      const uint8_t *from =
-          access(w, lane, i.space, addressOf(w, i, base, lane), 16, false);
+      const uint8_t *from = access(
+          w, lane, i.space, addressOf(w, i, base, lane), 16, Access::Peek);
       if (!from)
         return;
       std::memcpy(tile[row], from, 16);
@@ -44,8 +46,8 @@ void storeMatrices(Warp &w, const Instruction &i, uint32_t) {
     }
     for (unsigned row = 0; row < side; ++row) {
       unsigned lane = m * side + row;
-      uint8_t *to =
-          access(w, lane, i.space, addressOf(w, i, i.ops[0], lane), 16, true);
+      uint8_t *to = access(w, lane, i.space, addressOf(w, i, i.ops[0], lane),
+                           16, Access::Write);
       if (!to)
         return;
       std::memcpy(to, tile[row], 16);

@@ -30,7 +30,7 @@ void init(Warp &w, const Instruction &i, uint32_t mask) {
     unsigned lane = firstOf(mask);
     uint32_t at = sharedAddress(w, i, 0, lane, i.offset);
     uint32_t count = lane32(w, i.ops[1], lane);
-    if (!access(w, lane, Space::Shared, at, 8, true))
+    if (!access(w, lane, Space::Shared, at, 8, Access::Write))
       return;
     if (count == 0 || count >= 1u << 20)
       return w.fail(lane,

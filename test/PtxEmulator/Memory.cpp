@@ -88,7 +88,7 @@ static bool proxyOrdered(Warp &w, unsigned lane, uint32_t at, unsigned bytes) {
 }
 
 uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
-                      bool write, bool async) {
+                      Access how, bool async) {
   Cta &cta = *w.cta;
   uint32_t at = address - sharedBase;
   if (address < sharedBase || at > cta.shared.size() ||
@@ -99,9 +99,9 @@ uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
                             hex(sharedBase)),
            nullptr;
   uint8_t *valid = &cta.valid[at];
-  if (write)
+  if (how == Access::Write)
     std::memset(valid, 0xff, bytes);
-  else if (cta.options.initialised)
+  else if (how == Access::Read && cta.options.initialised)
     for (unsigned i = 0; i < bytes; ++i)
       if (!valid[i])
         return w.fail(lane, "reads shared memory at " + hex(address + i) +
@@ -110,7 +110,7 @@ uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
   if (cta.options.proxies && cta.program.usesAsyncProxy) {
     if (async && !proxyOrdered(w, lane, at, bytes))
       return nullptr;
-    if (write)
+    if (how == Access::Write)
       for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word)
         cta.writers[word] = async
                                 ? Cta::Writer()
@@ -137,7 +137,7 @@ static uint8_t *accessLocal(Warp &w, unsigned lane, uint64_t address,
 }
 
 uint8_t *access(Warp &w, unsigned lane, Space space, uint64_t address,
-                unsigned bytes, bool write) {
+                unsigned bytes, Access how) {
   if (space == Space::Generic) {
     uint64_t window = address >> 56 << 56;
     space = window == sharedWindow  ? Space::Shared
@@ -153,7 +153,7 @@ uint8_t *access(Warp &w, unsigned lane, Space space, uint64_t address,
            nullptr;
   switch (space) {
   case Space::Shared:
-    return accessShared(w, lane, static_cast<uint32_t>(address), bytes, write,
+    return accessShared(w, lane, static_cast<uint32_t>(address), bytes, how,
                         false);
   case Space::Param:
     return accessParam(w, lane, address, bytes);

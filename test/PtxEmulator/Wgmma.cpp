@@ -51,7 +51,7 @@ bool readPanel(Warp &w, const Descriptor &from, unsigned first, unsigned count,
         unsigned row = first + mn + (from.kMajor ? run : 0);
         unsigned col = k + (from.kMajor ? 0 : run);
         const uint8_t *at =
-            accessShared(w, 0, from.at(row, col), 16, false, true);
+            accessShared(w, 0, from.at(row, col), 16, Access::Read, true);
         if (!at)
           return false;
         uint16_t bits[8];

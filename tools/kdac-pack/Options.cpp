@@ -47,6 +47,11 @@ public:
     CLI::App &check = command(Command::Check, "check",
                               "run every variant against the f64 oracle");
     addRun(check);
+    check
+        .add_flag("--emulated", o.settings.emulated,
+                  "the GPU is an emulator: run each case once, untimed, leave "
+                  "out 65,537 sequences, and record nothing")
+        ->excludes("--ledger");
     CLI::App &bench =
         command(Command::Bench, "bench", "time variants, and check heads");
     addRun(bench);

@@ -75,9 +75,9 @@ int runCheckOrBench(const Options &options) {
                   "' is not supported; use host, cuda:0, cuda:1, ...");
   settings.filter = options.filter;
   settings.cases = options.command == Command::Check;
-  if (settings.cases)
+  if (settings.cases && !settings.emulated)
     settings.receipts = receiptsPath(options.pack);
-  else if (settings.bench.empty())
+  else if (!settings.cases && settings.bench.empty())
     settings.bench = "chunk:1:8192:96,step:64:1:96";
   settings.ledger = options.json ? temporaryLedger() : options.ledger;
   settings.log = options.json ? stderr : stdout;

@@ -10,8 +10,10 @@ namespace kdac::selftest {
 
 /// The correctness cases of a variant: tails around chunk borders, packed
 /// sequences with empty ones anywhere, grouped value heads, strided tokens,
-/// absent optional arguments, no tokens at all, and hard values.
-std::vector<reference::CaseSpec> casesOf(const Variant &variant, uint64_t seed);
+/// absent optional arguments, no tokens at all, hard values, and, of a small
+/// variant where `many`, more sequences than a grid's y dimension holds.
+std::vector<reference::CaseSpec> casesOf(const Variant &variant, uint64_t seed,
+                                         bool many = true);
 
 /// One benchmark shape: FORM:N:T:H[:HV], T a number or packed lengths a+b+c.
 struct BenchShape {

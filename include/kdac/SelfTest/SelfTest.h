@@ -25,13 +25,16 @@ struct Settings {
   std::string benchFilter; ///< the same, for timing only
   std::string bench;       ///< shapes, see BenchShape; "": none
   bool cases = true;       ///< run the correctness cases
-  double timeLimit = 540;  ///< seconds for everything
-  double stallLimit = 60;  ///< seconds without progress
-  bool inProcess = false;  ///< no worker process, for debuggers
-  int threads = 0;         ///< of the oracle and the host; 0: all
-  uint64_t seed = 0;       ///< 0: from the clock
-  std::string commit;      ///< what the ledger calls the source
-  FILE *log = stdout;      ///< a line for every variant, one for every failure
+  /// The GPU is emulated: every case runs once, without being timed, none has
+  /// thousands of sequences, and nothing is recorded about a GPU.
+  bool emulated = false;
+  double timeLimit = 540; ///< seconds for everything
+  double stallLimit = 60; ///< seconds without progress
+  bool inProcess = false; ///< no worker process, for debuggers
+  int threads = 0;        ///< of the oracle and the host; 0: all
+  uint64_t seed = 0;      ///< 0: from the clock
+  std::string commit;     ///< what the ledger calls the source
+  FILE *log = stdout;     ///< a line for every variant, one for every failure
 };
 
 enum class Outcome : uint8_t {
