@@ -99,6 +99,8 @@ bool decodeBranch(Decoder &d) {
 
 void leave(Warp &w, const Instruction &, uint32_t mask) {
   w.live &= ~mask;
+  if (!w.live && w.anyInFlight)
+    return w.fail(firstOf(mask), "exits before a wgmma has been waited for");
   w.group().mask &= ~mask;
   w.group().pc = w.pc + 1;
   w.regroup = true;

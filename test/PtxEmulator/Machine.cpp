@@ -79,6 +79,8 @@ Cta::Cta(const Program &program, const Memory &memory, const Memory *globals,
       valid(shared.size()), writers(shared.size() / 4 + 1),
       warps((threads + warpSize - 1) / warpSize),
       random(options.seed * 1000003 + block) {
+  if (program.usesWgmma)
+    readers.resize(shared.size() / 16 + 1);
   index[0] = unsigned(block % launch.grid[0]);
   index[1] = unsigned(block / launch.grid[0] % launch.grid[1]);
   index[2] = unsigned(block / launch.grid[0] / launch.grid[1]);
@@ -95,8 +97,10 @@ Cta::Cta(const Program &program, const Memory &memory, const Memory *globals,
     w.groups.resize(1);
     w.groups[0].mask = w.live;
     w.local.resize(size_t(program.localBytes) * warpSize);
-    if (program.usesWgmma)
+    if (program.usesWgmma) {
       w.inFlight.resize(program.registerBytes / 128 + 1);
+      w.touched.resize(program.registerBytes / 128 + 1);
+    }
     setSpecials(*this, w);
   }
 }
@@ -142,6 +146,8 @@ bool Cta::step(Warp &w) {
   w.nextPc = w.pc + 1;
   if (mask && (!w.anyInFlight || checkInFlight(w, inst)) && !failed)
     inst.run(w, inst, mask);
+  if (inst.touchesProduct && mask)
+    noteTouched(w, inst);
   ++w.executed;
   w.threads += unsigned(__builtin_popcount(w.mask));
   if (w.stall) {

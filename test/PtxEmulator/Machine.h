@@ -101,7 +101,16 @@ struct Warp {
   std::vector<InFlight> inFlight;
   bool anyInFlight = false;
   uint64_t wgmmaCount = 0, wgmmaHash = 0;
-  bool wgmmaFenced = false;
+  uint32_t fences = 0; ///< wgmma.fence executed
+  /// Of every 128 bytes of registers: the fences when ordinary instructions
+  /// touched and wrote it last.
+  struct Touched {
+    uint32_t any = 0xffffffff, written = 0xffffffff;
+  };
+  std::vector<Touched> touched;
+  /// Of every 16 bytes of shared memory: 1 + the last group whose product reads
+  /// it; empty: none does.
+  std::vector<uint32_t> lastRead;
   uint32_t proxyEpoch[warpSize] = {}; ///< fence.proxy.async executed
 
   Group &group() { return groups[current]; }
@@ -146,6 +155,8 @@ struct Cta {
     uint16_t epoch = 0;
   };
   std::vector<Writer> writers;
+  /// Of every 16 bytes of shared memory: the warps whose products read it.
+  std::vector<uint32_t> readers;
   Memory::Block lastBlock; ///< of global memory
   std::vector<Warp> warps;
   BarrierState barriers[16];
@@ -276,9 +287,19 @@ inline uint64_t addressOf(const Warp &w, const Instruction &i, Ref base,
 /// Started work that is finished now.
 void execute(Warp &w, const AsyncOp &op);
 void executeWgmma(Warp &w, const AsyncOp &op);
+/// A product begins on registers, accumulators first, that wgmma.fence ordered
+/// after all else; false after a report.
+bool startProduct(Warp &w, const Instruction &inst, unsigned accumulators,
+                  unsigned aRegisters);
+/// It reads 16 bytes of shared memory.
+void markRead(Warp &w, uint32_t address);
+/// An ordinary instruction used registers that are some product's.
+void noteTouched(Warp &w, const Instruction &inst);
 /// False, after a report: the instruction touches registers of a product that
 /// has not been waited for.
 bool checkInFlight(Warp &w, const Instruction &inst);
+/// The same of a write to the shared memory that one reads, from its start.
+bool checkReaders(Warp &w, unsigned lane, uint32_t at, unsigned bytes);
 /// Arrivals and transactions; false after a report.
 bool arrive(Warp &w, unsigned lane, uint32_t address, uint32_t count,
             int64_t transactions);

@@ -98,6 +98,9 @@ uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
                             std::to_string(cta.shared.size()) + " from " +
                             hex(sharedBase)),
            nullptr;
+  if (how == Access::Write && cta.program.usesWgmma &&
+      !checkReaders(w, lane, at, bytes))
+    return nullptr;
   uint8_t *valid = &cta.valid[at];
   if (how == Access::Write)
     std::memset(valid, 0xff, bytes);

@@ -61,6 +61,22 @@ void placeLocal(const EntrySyntax &entry, Program &program, Symbols &symbols) {
   program.localBytes = alignUp(at, 16);
 }
 
+/// Which instructions use accumulators or A registers of wgmmas.
+void findProductRegisters(Program &program) {
+  std::vector<bool> ofProduct(program.registerBytes / 128 + 1);
+  auto each = [](const Instruction &i, auto f) {
+    for (unsigned k = 0; k < i.count; ++k)
+      if (!i.ops[k].constant && i.ops[k].bits == 32)
+        f(i.ops[k].offset / 128);
+  };
+  for (const Instruction &i : program.code)
+    if (i.isProduct)
+      each(i, [&](uint32_t r) { ofProduct[r] = true; });
+  for (Instruction &i : program.code)
+    if (!i.isProduct)
+      each(i, [&](uint32_t r) { i.touchesProduct |= ofProduct[r]; });
+}
+
 /// Every entry of the module ends, even one whose text does not say so.
 bool decodeAll(const EntrySyntax &entry, Program &program,
                const Symbols &symbols, std::string &error) {
@@ -73,7 +89,11 @@ bool decodeAll(const EntrySyntax &entry, Program &program,
   last.line = entry.body.empty() ? 0 : entry.body.back().line;
   last.text = "end of " + entry.name;
   last.opcode = "exit";
-  return decoder.decode(last, error);
+  if (!decoder.decode(last, error))
+    return false;
+  if (program.usesWgmma)
+    findProductRegisters(program);
+  return true;
 }
 
 } // namespace

@@ -37,14 +37,16 @@ struct Instruction {
   bool guardNegated = false;
   Converge converge = Converge::None;
   Space space = Space::Generic;
-  uint8_t bytes = 0;   ///< of an element in memory
-  uint8_t vector = 1;  ///< elements of a memory access; registers of a list
-  uint8_t kind = 0;    ///< a variation, as the handler defines it
-  uint16_t count = 0;  ///< operands
-  uint16_t dests = 0;  ///< how many of them, from the first, are written
-  bool isMove = false; ///< of a whole register
-  int32_t target = 0;  ///< of a branch
-  int64_t offset = 0;  ///< added to an address; an immediate
+  uint8_t bytes = 0;      ///< of an element in memory
+  uint8_t vector = 1;     ///< elements of a memory access; registers of a list
+  uint8_t kind = 0;       ///< a variation, as the handler defines it
+  uint16_t count = 0;     ///< operands
+  uint16_t dests = 0;     ///< how many of them, from the first, are written
+  bool isMove = false;    ///< of a whole register
+  bool isProduct = false; ///< wgmma.mma_async
+  bool touchesProduct = false; ///< no product, but uses a register of one
+  int32_t target = 0;          ///< of a branch
+  int64_t offset = 0;          ///< added to an address; an immediate
 };
 
 /// Where things begin in an address space of its own, as generic addresses.

@@ -3,6 +3,8 @@
 #include "Lanes.h"
 #include "Numbers.h"
 
+#include <algorithm>
+
 namespace kdac::ptx {
 
 namespace {
@@ -40,30 +42,46 @@ struct Descriptor {
   unsigned units() const { return 1u << swizzle; }
 };
 
+/// f(address, row, column) for an mn x 16 panel's runs of 16 bytes along the
+/// major direction, until f returns false.
+template <typename F>
+bool eachRun(const Descriptor &from, unsigned first, unsigned count, F f) {
+  for (unsigned mn = 0; mn < count; mn += 8)
+    for (unsigned k = 0; k < 16; k += 8)
+      for (unsigned run = 0; run < 8; ++run) {
+        unsigned row = mn + (from.kMajor ? run : 0);
+        unsigned col = k + (from.kMajor ? 0 : run);
+        if (!f(from.at(first + row, col), row, col))
+          return false;
+      }
+  return true;
+}
+
+void markPanel(Warp &w, const Descriptor &from, unsigned first,
+               unsigned count) {
+  eachRun(from, first, count, [&](uint32_t address, unsigned, unsigned) {
+    markRead(w, address);
+    return true;
+  });
+}
+
 /// Reads an mn x 16 panel of 16-bit elements as floats, k first.
 template <typename H>
 bool readPanel(Warp &w, const Descriptor &from, unsigned first, unsigned count,
                float *to) {
-  for (unsigned mn = 0; mn < count; mn += 8)
-    for (unsigned k = 0; k < 16; k += 8) {
-      // 8 x 8 elements: 8 runs of 16 bytes along the major direction.
-      for (unsigned run = 0; run < 8; ++run) {
-        unsigned row = first + mn + (from.kMajor ? run : 0);
-        unsigned col = k + (from.kMajor ? 0 : run);
-        const uint8_t *at =
-            accessShared(w, 0, from.at(row, col), 16, Access::Read, true);
+  unsigned rowStep = from.kMajor ? 0 : 1;
+  return eachRun(
+      from, first, count, [&](uint32_t address, unsigned row, unsigned col) {
+        const uint8_t *at = accessShared(w, 0, address, 16, Access::Read, true);
         if (!at)
           return false;
         uint16_t bits[8];
         std::memcpy(bits, at, sizeof bits);
-        for (unsigned e = 0; e < 8; ++e) {
-          unsigned r = mn + (from.kMajor ? run : e);
-          unsigned c = k + (from.kMajor ? e : run);
-          to[c * count + r] = toFloat(H{bits[e]});
-        }
-      }
-    }
-  return true;
+        for (unsigned e = 0; e < 8; ++e)
+          to[(col + e * (1 - rowStep)) * count + row + e * rowStep] =
+              toFloat(H{bits[e]});
+        return true;
+      });
 }
 
 template <typename H>
@@ -113,11 +131,6 @@ bool product(Warp &w, const Instruction &i, const AsyncOp &op) {
   return true;
 }
 
-void mark(Warp &w, Ref r, uint8_t what) {
-  if (!r.constant && r.bits >= 16)
-    w.inFlight[r.offset / 128] = {what, w.productGroup};
-}
-
 /// Every warp of a warpgroup must issue the same products.
 void note(Warp &w, const AsyncOp &op) {
   ++w.wgmmaCount;
@@ -147,14 +160,14 @@ void issue(Warp &w, const Instruction &i, uint32_t) {
   if (!isUniform(w, i.ops[lists]) ||
       (!(i.kind & 1) && !isUniform(w, i.ops[n / 2])))
     return w.fail(0, "wgmma with a descriptor that differs between lanes");
-  if (!w.wgmmaFenced)
+  if (!w.fences)
     return w.fail(0, "wgmma without a wgmma.fence before it");
   note(w, op);
-  for (unsigned r = 0; r < n / 2; ++r)
-    mark(w, i.ops[r], 1);
-  for (unsigned r = n / 2; r < lists && i.kind & 1; ++r)
-    mark(w, i.ops[r], 2);
-  w.anyInFlight = true;
+  if (!startProduct(w, i, n / 2, i.kind & 1 ? 4 : 0))
+    return;
+  if (!(i.kind & 1))
+    markPanel(w, Descriptor(op.descA, !(i.kind & 2)), w.id % 4 * 16, 16);
+  markPanel(w, Descriptor(op.descB, !(i.kind & 4)), 0, n);
   if (w.cta->options.late)
     w.products.push_back(op);
   else
@@ -199,10 +212,11 @@ bool decodeProduct(Decoder &d) {
   d.inst.kind |= (transA ? 2 : 0) | (transB ? 4 : 0) | (scaleA < 0 ? 8 : 0) |
                  (scaleB < 0 ? 16 : 0);
   d.inst.run = issue;
+  d.inst.isProduct = true;
   return true;
 }
 
-void fence(Warp &w, const Instruction &, uint32_t) { w.wgmmaFenced = true; }
+void fence(Warp &w, const Instruction &, uint32_t) { ++w.fences; }
 void commit(Warp &w, const Instruction &, uint32_t) { ++w.productGroup; }
 
 void wait(Warp &w, const Instruction &i, uint32_t) {
@@ -212,6 +226,7 @@ void wait(Warp &w, const Instruction &i, uint32_t) {
     AsyncOp op = w.products.take();
     execute(w, op);
   }
+  w.doneGroup = std::max(w.doneGroup, upTo);
   w.anyInFlight = false;
   for (Warp::InFlight &r : w.inFlight) {
     if (r.what && r.group < upTo)
@@ -244,46 +259,6 @@ void executeWgmma(Warp &w, const AsyncOp &op) {
     product<F16>(w, i, op);
   else
     product<BF16>(w, i, op);
-}
-
-/// A copy of an accumulator is followed: ptxas removes it.
-static bool followMove(Warp &w, const Instruction &inst) {
-  Warp::InFlight from = w.inFlight[inst.ops[1].offset / 128];
-  Warp::InFlight &to = w.inFlight[inst.ops[0].offset / 128];
-  if (from.what != 1 || to.what == 1)
-    return false;
-  to = from;
-  if (!w.cta->options.late)
-    return true;
-  AsyncOp op;
-  op.kind = AsyncOp::Move;
-  op.pc = w.pc;
-  op.group = from.group;
-  w.products.push_back(op);
-  return true;
-}
-
-bool checkInFlight(Warp &w, const Instruction &inst) {
-  if (inst.run == issue)
-    return true;
-  if (inst.isMove && !inst.ops[1].constant && inst.ops[1].bits == 32 &&
-      followMove(w, inst))
-    return true;
-  for (unsigned k = 0; k < inst.count; ++k) {
-    Ref r = inst.ops[k];
-    if (r.constant || r.bits < 16)
-      continue;
-    uint8_t what = w.inFlight[r.offset / 128].what;
-    if (what == 1 || (what == 2 && k < inst.dests)) {
-      w.fail(0, what == 1
-                    ? "touches an accumulator of a wgmma that has not been "
-                      "waited for"
-                    : "writes an A register of a wgmma that has not been "
-                      "waited for");
-      return false;
-    }
-  }
-  return true;
 }
 
 const std::vector<Opcode> &wgmmaOpcodes() {

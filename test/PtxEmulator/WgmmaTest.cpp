@@ -143,7 +143,7 @@ std::string kernelText(const Form &f, unsigned aBytes, unsigned bBytes,
       uint64_t aAt = advance(64, f.aKMajor, a) / 16;
       s += "add.s64 %rd11, %rd7, " + number(a.bits + aAt) + ";\n";
     }
-    if (f.aFromRegisters && step == 0)
+    if (f.aFromRegisters)
       s += "wgmma.fence.sync.aligned;\n";
     s += "wgmma.mma_async.sync.aligned.m64n" + number(f.n) +
          "k16.f32.bf16.bf16 {";
