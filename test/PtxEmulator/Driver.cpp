@@ -8,11 +8,14 @@
 // The environment varies it: KDAC_EMU_SM (90), KDAC_EMU_SEED (0: warps in
 // turn), KDAC_EMU_LATE=1, KDAC_EMU_THREADS (1), KDAC_EMU_UNINITIALISED=0 and
 // KDAC_EMU_PROXIES=0 (do not look), KDAC_EMU_TRACE=BLOCK:WARP,
-// KDAC_EMU_VERBOSE=1 (a line for every launch).
+// KDAC_EMU_VERBOSE=1 (a line for every launch), KDAC_EMU_OMIT=TEXT or N:TEXT
+// (leave out all lines of PTX that contain TEXT, or the Nth, from 0: does the
+// emulator notice?).
 #include "Emulator.h"
 
 #include "kdac/Runtime/CudaDriver.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -63,6 +66,29 @@ Options optionsNow() {
   if (const char *trace = text("KDAC_EMU_TRACE"))
     std::sscanf(trace, "%ld:%d", &o.traceBlock, &o.traceWarp);
   return o;
+}
+
+/// The PTX without the lines that KDAC_EMU_OMIT names; other lines keep their
+/// numbers.
+std::string mutated(std::string ptx) {
+  const char *spec = text("KDAC_EMU_OMIT");
+  if (!spec)
+    return ptx;
+  char *rest = nullptr;
+  int64_t which = std::strtoll(spec, &rest, 10), count = 0;
+  bool all = *rest != ':';
+  std::string what = all ? spec : rest + 1;
+  for (size_t at = 0; (at = ptx.find(what, at)) != std::string::npos;) {
+    size_t end = std::min(ptx.find('\n', at), ptx.size());
+    if (all || count++ == which) {
+      size_t start = ptx.rfind('\n', at) + 1;
+      std::fprintf(stderr, "kdac-ptx-emulator: without %s\n",
+                   ptx.substr(start, end - start).c_str());
+      std::fill(ptx.begin() + long(start), ptx.begin() + long(end), ' ');
+    }
+    at = end;
+  }
+  return ptx;
 }
 
 int64_t now() {
@@ -187,7 +213,7 @@ Result cuModuleLoadDataEx(Module *module, const void *image, unsigned count,
     return noBinary;
   auto loaded = std::make_unique<LoadedModule>();
   std::string error;
-  loaded->code = Code::parse(static_cast<const char *>(image), error);
+  loaded->code = Code::parse(mutated(static_cast<const char *>(image)), error);
   if (!loaded->code) {
     std::fprintf(stderr, "kdac-ptx-emulator: %s\n", error.c_str());
     for (unsigned i = 0; i < count; ++i)
