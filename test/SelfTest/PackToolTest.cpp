@@ -173,6 +173,19 @@ TEST_F(PackTool, CheckLeavesAReceipt) {
             nullptr);
 }
 
+TEST_F(PackTool, EmulatedCheckRecordsNothing) {
+  std::string path = pack("sm_90a", "none");
+  Finished r = run("check --emulated --json " + onFake(path));
+  EXPECT_EQ(r.code, 0) << r.output;
+  // One case less than on a GPU: that of 65,537 sequences.
+  EXPECT_EQ(r.json["variants"][0]["cases"].size(), 8u) << r.output;
+  EXPECT_TRUE(r.json["variants"][0]["cases"][0]["us"].is_null());
+  StatusOr<Receipts> receipts = Receipts::read(receiptsPath(path));
+  ASSERT_TRUE(receipts.ok()) << receipts.status().message();
+  EXPECT_TRUE(receipts->all().empty());
+  expect("check --emulated --ledger=x " + onFake(path), 2, "excludes");
+}
+
 TEST_F(PackTool, FailedCheckVoidsAReceipt) {
   for (const char *fault : {"wrong", "crash"}) {
     std::string path = pack("sm_90a", fault);
