@@ -232,29 +232,37 @@ TEST(Faults, sharedOutOfBounds) {
 }
 
 TEST(Faults, uninitialisedShared) {
-  std::string text = "mov.b32 %r1, smem;\nld.shared.u32 %r2, [%r1+64];\n";
+  std::string text = "mov.b32 %r1, smem;\nld.shared.u32 %r2, [%r1+64];\n"
+                     "add.u32 %r3, %r2, %r2;\n";
   expectReport(Kernel(text).run(), "nobody has written");
   Options o;
   o.initialised = false;
   EXPECT_EQ(Kernel(text).run(o), "");
 }
 
-TEST(Faults, unwrittenRowsOfAMatrixAreNaNs) {
+TEST(Faults, unwrittenRowsOfAMatrixReachTheirRows) {
+  // Of A, which is 16 x 16, only row 1 is written: row 1 of D is a number.
   std::string text = prologue() + R"(
   mov.b32 %r1, smem;
   shl.b32 %r2, %r0, 4;
   add.u32 %r2, %r2, %r1;
-  mov.b32 %r3, 7;
-  setp.eq.u32 %p1, %r0, 1;
+  mov.b32 %r3, 0;
+  and.b32 %r9, %r0, 15;
+  setp.eq.u32 %p1, %r9, 1;
   @%p1 st.shared.v4.b32 [%r2], {%r3, %r3, %r3, %r3};
   bar.warp.sync -1;
-  ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%r4}, [%r2];
-  st.global.u32 [%rd0], %r4;
+  ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r4, %r5, %r6, %r7}, [%r2];
+)";
+  std::string product = R"(
+  mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%r10,%r11,%r12,%r13}, {%r4,%r5,%r6,%r7}, {%r3,%r3}, {%r3,%r3,%r3,%r3};
+  st.global.u32 [%rd0], %r10;
 )";
   std::vector<uint32_t> out(32);
-  EXPECT_EQ(Kernel(text).with(out).run(), "");
+  EXPECT_EQ(Kernel(text + product).with(out).run(), "");
   for (uint32_t lane = 0; lane < 32; ++lane)
-    EXPECT_EQ(out[lane], lane / 4 == 1 ? 7 : 0xffffffff);
+    EXPECT_EQ((out[lane] & 0x7f800000) == 0x7f800000, lane / 4 != 1) << lane;
+  expectReport(Kernel(text + "st.global.u32 [%rd0], %r4;\n").with(out).run(),
+               "nobody has written");
 }
 
 TEST(Faults, unknownInstruction) {

@@ -14,8 +14,9 @@ void load(Warp &w, const Instruction &i, uint32_t mask) {
   Ref base = i.ops[i.vector];
   for (; mask; mask &= mask - 1) {
     unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
-    const uint8_t *from = access(w, lane, i.space, addressOf(w, i, base, lane),
-                                 sizeof(T) * i.vector, Access::Read);
+    const uint8_t *from =
+        access(w, lane, i.space, addressOf(w, i, base, lane),
+               sizeof(T) * i.vector, i.peeks ? Access::Peek : Access::Read);
     if (!from)
       return;
     for (unsigned k = 0; k < i.vector; ++k) {
@@ -129,6 +130,7 @@ bool decodeLoad(Decoder &d) {
   bool hinted = d.take("L2::cache_hint");
   const auto &ops = d.statement().operands;
   d.inst.run = loadHandler(t);
+  d.inst.isLoad = true;
   return d.arity(2, hinted ? 3 : 2) && takeVector(d, ops[0]) && d.inst.run &&
          values(d, ops[0], t, true) && d.address(ops[1]) && d.done();
 }

@@ -9,16 +9,15 @@ namespace {
 constexpr unsigned side = 8; ///< rows and columns of a matrix of ldmatrix
 
 /// ops: n registers, base. kind 1: transposed. vector: n.
-/// Rows that nobody wrote are NaNs, not faults: a row of A reaches only its row
-/// of D, which kernels drop where A's row is none.
 void loadMatrices(Warp &w, const Instruction &i, uint32_t) {
   Ref base = i.ops[i.vector];
   for (unsigned m = 0; m < i.vector; ++m) {
     uint16_t tile[side][side];
     for (unsigned row = 0; row < side; ++row) {
       unsigned lane = m * side + row;
-      const uint8_t *from = access(
-          w, lane, i.space, addressOf(w, i, base, lane), 16, Access::Peek);
+      const uint8_t *from =
+          access(w, lane, i.space, addressOf(w, i, base, lane), 16,
+                 i.peeks ? Access::Peek : Access::Read);
       if (!from)
         return;
       std::memcpy(tile[row], from, 16);
@@ -72,6 +71,7 @@ bool registers(Decoder &d, const Operand &op, bool isDestination) {
 }
 bool decodeLoadMatrix(Decoder &d) {
   d.inst.run = loadMatrices;
+  d.inst.isLoad = true;
   const auto &ops = d.statement().operands;
   return matrixForm(d) && d.arity(2) && registers(d, ops[0], true) &&
          d.address(ops[1]);
@@ -192,6 +192,7 @@ bool decodeMma(Decoder &d) {
         d.statement().mods.end()[-2] == row.element) {
       d.take(row.shape);
       d.inst.run = row.run;
+      d.inst.isMma = true;
       return d.take(row.element) && d.take(row.element) && d.done() &&
              ops[0].parts.size() == 4 && ops[1].parts.size() == row.a &&
              ops[2].parts.size() == row.b && ops[3].parts.size() == 4 &&

@@ -77,6 +77,21 @@ void findProductRegisters(Program &program) {
       each(i, [&](uint32_t r) { i.touchesProduct |= ofProduct[r]; });
 }
 
+/// Which loads bring nothing but operands of mma. Of those, rows that nobody
+/// wrote do no harm where the kernel drops the rows of D that they reach.
+void findMatrixLoads(Program &program) {
+  std::vector<bool> readElsewhere(program.registerBytes / 128 + 1);
+  for (const Instruction &i : program.code)
+    for (unsigned k = i.isProduct ? 0 : i.dests; k < i.count && !i.isMma; ++k)
+      if (!i.ops[k].constant)
+        readElsewhere[i.ops[k].offset / 128] = true;
+  for (Instruction &i : program.code) {
+    i.peeks = i.isLoad;
+    for (unsigned k = 0; k < i.dests; ++k)
+      i.peeks &= !readElsewhere[i.ops[k].offset / 128];
+  }
+}
+
 /// Every entry of the module ends, even one whose text does not say so.
 bool decodeAll(const EntrySyntax &entry, Program &program,
                const Symbols &symbols, std::string &error) {
@@ -91,6 +106,7 @@ bool decodeAll(const EntrySyntax &entry, Program &program,
   last.opcode = "exit";
   if (!decoder.decode(last, error))
     return false;
+  findMatrixLoads(program);
   if (program.usesWgmma)
     findProductRegisters(program);
   return true;
