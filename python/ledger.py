@@ -9,6 +9,8 @@ floor_us and, where a competitor was timed on the same case, peer.
   ledger.py missing PACK... [--gpu TEXT]     variants nobody has run as they are now; exit 1 if any,
             [--expect FILE | --write FILE]   or, with --expect, if they are not those of FILE
   ledger.py show [--filter TEXT]             a table of times and errors
+  ledger.py table [--write | --check] [DOC]  prefill beside its peer, as docs/PERFORMANCE.md
+                                             has it between two comments
 
 A new line replaces an old one of the same variant, case (whatever the seed of
 its inputs), PTX digest, GPU, driver and assembler. Standard library only.
@@ -219,6 +221,77 @@ def show(options):
     return 0
 
 
+# The comparison table: KDA's chunk form at K = V = 128 in bf16, f32 state.
+TABLE_SHAPES = ["chunk:1:8192:96", "chunk:1:8192:64", "chunk:1:8192:32",
+                "chunk:1:8192:12", "chunk:8:1024:96",
+                "chunk:6:1300+547+2048+963+271+3063:96", "chunk:1:512:64",
+                "chunk:1:32768:8"]
+TABLE_BEGIN = "<!-- ledger.py table -->"
+TABLE_END = "<!-- end of table -->"
+DOC = os.path.join(os.path.dirname(__file__), "..", "docs", "PERFORMANCE.md")
+
+
+def is_tabled(line, gate):
+    case = line["case"]
+    return (line["us"] and "periodic" in case["inputs"]
+            and line["variant"] ==
+            f"kda.chunk.k128v128.bf16.f32vk.{gate}.sm_90a")
+
+
+def table_rows(lines):
+    """For every shape and gate the newest time, with the newest peer's."""
+    rows = []
+    for gate in ("bounded", "softplus"):
+        timed = sorted((line for line in lines if is_tabled(line, gate)),
+                       key=lambda line: line["date"])
+        for shape in TABLE_SHAPES:
+            same = [line for line in timed if shape_of(line["case"]) == shape]
+            if not same:
+                continue
+            peers = [line["peer"] for line in same if "peer" in line]
+            rows.append((gate, shape, same[-1], peers[-1] if peers else None))
+    return rows
+
+
+def table_text(lines):
+    text = ["| gate | shape | floor | kdac | of the floor | peer | peer / kdac |",
+            "|---|---|---|---|---|---|---|"]
+    for gate, shape, line, peer in table_rows(lines):
+        us, floor = line["us"], line["floor_us"]
+        beside = (f"{peer['us']:.0f} ({peer['name']}) | {peer['us'] / us:.1f}"
+                  if peer else "- | -")
+        text.append(f"| {gate} | `{shape}` | {floor:.0f} \u00b5s | **{us:.0f}** | "
+                    f"{100 * floor / us:.0f} % | {beside} |")
+    return "\n".join(text)
+
+
+def table(options):
+    text = table_text(read_lines(options.ledger))
+    if not options.write and not options.check:
+        print(text)
+        return 0
+    try:
+        with open(options.doc, encoding="utf-8") as file:
+            old = file.read()
+    except OSError as error:
+        raise Refusal(f"cannot read '{options.doc}': {error.strerror}") from None
+    begin, end = old.find(TABLE_BEGIN), old.find(TABLE_END)
+    if begin < 0 or end < begin:
+        raise Refusal(f"'{options.doc}' has no '{TABLE_BEGIN}' before a "
+                      f"'{TABLE_END}'")
+    new = old[:begin + len(TABLE_BEGIN)] + "\n" + text + "\n" + old[end:]
+    if options.check:
+        if new != old:
+            print(f"'{options.doc}' has another table than the ledger; run "
+                  "`ledger.py table --write`")
+        return int(new != old)
+    temporary = f"{options.doc}.tmp.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(new)
+    os.replace(temporary, options.doc)
+    return 0
+
+
 def parse(arguments):
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -239,6 +312,12 @@ def parse(arguments):
     command = commands.add_parser("show")
     command.add_argument("--filter", default="", help="part of the line")
     command.set_defaults(run=show)
+    command = commands.add_parser("table")
+    command.add_argument("doc", nargs="?", default=DOC)
+    command.add_argument("--write", action="store_true")
+    command.add_argument("--check", action="store_true",
+                         help="exit 1 if the document has another table")
+    command.set_defaults(run=table)
     return parser.parse_args(arguments)
 
 

@@ -163,6 +163,47 @@ class LedgerTest(unittest.TestCase):
         self.assertIn("50", text.splitlines()[1])
 
 
+    def tabled(self, date, us, **more):
+        entry = line(**more)
+        entry.update(variant="kda.chunk.k128v128.bf16.f32vk.bounded.sm_90a",
+                     us=us, floor_us=100.0, ptx_sha256=date, date=date)
+        entry["case"].update(N=1, T=512, H=64, HV=64, lengths=None,
+                             inputs="random periodic seed=1")
+        return entry
+
+    def test_table_has_the_newest_time_and_the_newest_peer(self):
+        old = self.tabled("2026-01-01", 400.0)
+        old["peer"] = {"name": "fla", "us": 600.0}
+        new = self.tabled("2026-02-01", 200.0)
+        self.run_tool("merge", self.write("a", [new, old]))
+        code, text = self.run_tool("table")
+        self.assertEqual(code, 0)
+        self.assertEqual(text.splitlines()[2:], [
+            "| bounded | `chunk:1:512:64` | 100 \u00b5s | **200** | 50 % | "
+            "600 (fla) | 3.0 |"])
+
+    def test_table_is_written_and_compared_in_a_document(self):
+        self.run_tool("merge", self.write("a", [self.tabled("2026-01-01", 200.0)]))
+        doc = self.path("doc.md")
+        with open(doc, "w", encoding="utf-8") as file:
+            file.write("before\n<!-- ledger.py table -->\nstale\n"
+                       "<!-- end of table -->\nafter\n")
+        self.assertEqual(self.run_tool("table", "--check", doc)[0], 1)
+        self.assertEqual(self.run_tool("table", "--write", doc)[0], 0)
+        self.assertEqual(self.run_tool("table", "--check", doc)[0], 0)
+        with open(doc, encoding="utf-8") as file:
+            text = file.read()
+        self.assertTrue(text.startswith("before\n") and text.endswith("after\n"))
+        self.assertNotIn("stale", text)
+
+    def test_table_needs_its_place(self):
+        self.run_tool("merge", self.write("a", [self.tabled("2026-01-01", 200.0)]))
+        doc = self.write("doc.md", [])
+        code, text = self.run_tool("table", "--write", doc)
+        self.assertEqual(code, 2)
+        self.assertIn("has no '<!-- ledger.py table -->'", text)
+
+
 class BenchFlaTest(unittest.TestCase):
     def test_shapes(self):
         packed = bench_fla.parse_shape("chunk:1:5+0+7:4:8")
