@@ -249,8 +249,8 @@ void ChunkPreparer::decays(Values &exponents) {
   };
   Value beyond = b.add(quad, 1);
   Value triangle = arith::OrIOp::create(
-      b, unit(roles.lessThan(column, beyond), kSumUnit),
-      unit(roles.lessThan(b.add(column, 1), beyond), kSumUnit << 16));
+      b, unit(b.less(column, beyond), kSumUnit),
+      unit(b.less(b.add(column, 1), beyond), kSumUnit << 16));
   Values ones = {triangle, b.i32(kSumUnit << 16 | kSumUnit), b.i32(0),
                  triangle};
   exponents.assign(8, b.f32(0));
@@ -324,7 +324,7 @@ void ChunkPreparer::slice(Value slice, Values &sums) {
 void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
   Value atRow = b.shuffle(strength, quad);
   Value at8 = b.shuffle(strength, b.add(quad, 8));
-  roles.branch(roles.lessThan(at.lane, b.i32(16)), [&] {
+  roles.branch(b.less(at.lane, b.i32(16)), [&] {
     Value row = b.add(b.mul(block, 16), at.lane);
     b.store({strength}, scratchAt(strengthsAt, b.mul(row, 4)), b.getF32Type(),
             4);
@@ -340,8 +340,8 @@ void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
   put(sums[8], sums[9], at8, 512 + 32);
 
   Value column = b.mul(inQuad, 2), beyond = b.add(quad, 1);
-  Value first = roles.lessThan(column, beyond);
-  Value second = roles.lessThan(b.add(column, 1), beyond);
+  Value first = b.less(column, beyond);
+  Value second = b.less(b.add(column, 1), beyond);
   auto masked = [&](Value x, Value y) {
     return word(roles.select(first, x, b.f32(0)),
                 roles.select(second, y, b.f32(0)), bf16());

@@ -222,8 +222,6 @@ void RoleLowering::chunkLoopOf(Value first, int64_t step, Values &carried,
            warpInGroup) = outside;
 }
 
-Value RoleLowering::lessThan(Value a, Value c) { return b.less(a, c); }
-
 Value RoleLowering::isZero(Value a) {
   return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, b.i32(0));
 }
@@ -335,12 +333,12 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
       b, arith::CmpIPredicate::ne,
       LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
   Value isRanked =
-      arith::AndIOp::create(b, present, lessThan(count, b.i32(ranked + 1)));
+      arith::AndIOp::create(b, present, b.less(count, b.i32(ranked + 1)));
   auto made = scf::IfOp::create(b, TypeRange{b.getI32Type()}, isRanked, true);
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(made.thenBlock());
-    branch(lessThan(at.thread, count), [&] {
+    branch(b.less(at.thread, count), [&] {
       Value own = length(at.thread);
       Values before = {b.i32(0)};
       loop(b.i32(0), count, 1, before, [&](Value other, Values &before) {
@@ -351,7 +349,7 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
             arith::CmpIOp::create(b, arith::CmpIPredicate::eq, theirs, own);
         Value isFirst = arith::OrIOp::create(
             b, isLonger,
-            arith::AndIOp::create(b, isEqual, lessThan(other, at.thread)));
+            arith::AndIOp::create(b, isEqual, b.less(other, at.thread)));
         before[0] = b.add(before[0], select(isFirst, b.i32(1), b.i32(0)));
       });
       branch(
@@ -418,7 +416,7 @@ void RoleLowering::zeroAboveDiagonal() {
   auto type = VectorType::get({4}, b.getI32Type());
   Value zero = LLVM::ZeroOp::create(b, type);
   for (int64_t stage = 0; stage < place.getStages(); ++stage)
-    branch(lessThan(at.thread, b.i32(words)), [&] {
+    branch(b.less(at.thread, b.i32(words)), [&] {
       LLVM::StoreOp::create(
           b, zero,
           pointer(b.mul(at.thread, 16), first + stage * place.getStride()), 16);
@@ -456,10 +454,10 @@ void RoleLowering::dispatch() {
     body();
   };
   branch(
-      lessThan(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
+      b.less(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
       [&] {
         branch(
-            lessThan(group,
+            b.less(group,
                      b.i32(chains + tile::preparePairs(at.schedule) / 2)),
             [&] { role(1, [&] { prepare(); }); },
             [&] { role(2, [&] { transfer(); }); });

@@ -62,7 +62,6 @@ private:
   /// in iteration `number` (i32), from sizes that are read again here: roles
   /// with few registers keep no products of sizes around.
   void enterChunk(Value number, llvm::ArrayRef<mlir::Operation *> users);
-  Value lessThan(Value a, Value b);
   Value select(Value condition, Value a, Value b);
   Value pointer(Value offset, int64_t constant = 0);
   /// Bytes from the first buffer of a ring to that of chunk `number`.

@@ -127,7 +127,7 @@ void RoleLowering::transfer() {
       b.waitBarrier(madeOutput(number), parityOf(number, valuesAhead));
     });
     Value next = b.add(number, ahead);
-    branch(lessThan(next, chunks), [&] {
+    branch(b.less(next, chunks), [&] {
       for (auto [i, load] : llvm::enumerate(imageRows))
         startRows(load, next, now[i]);
       b.arriveAfterCopies(loadedImage(next));
@@ -136,7 +136,7 @@ void RoleLowering::transfer() {
     Value later = b.add(number, valuesAhead);
     Value inRange = arith::AndIOp::create(
         b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, later, zero),
-        lessThan(later, chunks));
+        b.less(later, chunks));
     branch(inRange, [&] {
       startRows(values, later, now[images]);
       b.arriveAfterCopies(loadedValue(later));
