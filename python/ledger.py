@@ -88,7 +88,7 @@ def attach_peers(lines, peers):
     for peer in peers:
         for line in lines:
             same = (line["gpu"] == peer["gpu"]
-                    and "periodic" in line["case"]["inputs"]
+                    and line["case"]["inputs"].startswith("random periodic")
                     and all(line["case"][name] == peer["case"][name]
                             for name in PEER_FIELDS if name in peer["case"]))
             if same:
@@ -233,7 +233,7 @@ DOC = os.path.join(os.path.dirname(__file__), "..", "docs", "PERFORMANCE.md")
 
 def is_tabled(line, gate):
     case = line["case"]
-    return (line["us"] and "periodic" in case["inputs"]
+    return (line["us"] and case["inputs"].startswith("random periodic")
             and line["variant"] ==
             f"kda.chunk.k128v128.bf16.f32vk.{gate}.sm_90a")
 

@@ -457,8 +457,7 @@ void RoleLowering::dispatch() {
       b.less(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
       [&] {
         branch(
-            b.less(group,
-                     b.i32(chains + tile::preparePairs(at.schedule) / 2)),
+            b.less(group, b.i32(chains + tile::preparePairs(at.schedule) / 2)),
             [&] { role(1, [&] { prepare(); }); },
             [&] { role(2, [&] { transfer(); }); });
       });

@@ -31,7 +31,9 @@ Status judge(Comparison comparison, double bound, int64_t width) {
 } // namespace
 
 BenchRunner::BenchRunner(const Session &session, const Device &device)
-    : session(session), device(device), patterns(session.seed) {}
+    : session(session), device(device),
+      recipe(*reference::findRecipe(session.settings.inputs)),
+      patterns(session.seed, recipe) {}
 
 const reference::Results &BenchRunner::oracle(const Variant &variant,
                                               const BenchShape &shape) {
@@ -94,8 +96,8 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
   Comparison stateError = compare(*state, expected.finalState, shape.sequences);
   entry.errorOut = outError.relative;
   entry.errorState = stateError.relative;
-  reference::Tolerance tolerance = reference::toleranceOf(
-      v, reference::difficultyOf(v, *reference::findRecipe("random")));
+  reference::Tolerance tolerance =
+      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
   Status status = judge(outError, tolerance.out, v.valueDim);
   return status.ok() ? judge(stateError, tolerance.state, stateSize) : status;
 }
@@ -153,7 +155,8 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
   entry.heads = shape.heads;
   entry.valueHeads = shape.valueHeads;
   entry.inputs =
-      "random periodic seed=" + std::to_string(session.seed) +
+      session.settings.inputs +
+      " periodic seed=" + std::to_string(session.seed) +
       " heads-checked=" + std::to_string(sampledHeads(shape).size()) +
       " sets=" + std::to_string(sets->size());
   entry.microseconds = *us;

@@ -35,6 +35,7 @@ private:
 
   const Session &session;
   Device device;
+  const reference::Recipe &recipe; ///< of the inputs
   Patterns patterns;
   std::map<std::string, reference::Results> known;
 };

@@ -2,7 +2,6 @@
 
 #include "kdac/Reference/Float.h"
 #include "kdac/Reference/Parallel.h"
-#include "kdac/Reference/Recipe.h"
 
 #include <algorithm>
 #include <cmath>
@@ -69,7 +68,6 @@ const Pattern &Patterns::of(const Variant &v, const Arg &arg) {
   slot->dtype = arg.dtype;
   slot->bytes.resize(
       static_cast<size_t>(Pattern::period * dtypeSize(arg.dtype)));
-  const Recipe &recipe = *reference::findRecipe("random");
   uint64_t stream = std::hash<std::string>{}(key);
   constexpr int64_t block = 1 << 16;
   reference::parallelFor((Pattern::period + block - 1) / block, [&](int64_t b) {

@@ -4,6 +4,7 @@
 #ifndef KDAC_LIB_SELFTEST_PATTERN_H
 #define KDAC_LIB_SELFTEST_PATTERN_H
 
+#include "kdac/Reference/Recipe.h"
 #include "kdac/Runtime/Device.h"
 #include "kdac/Variant/Variant.h"
 
@@ -30,13 +31,14 @@ struct Pattern {
 /// Patterns by what they are drawn for.
 class Patterns {
 public:
-  explicit Patterns(uint64_t seed) : seed(seed) {}
-  /// Values of the argument `arg` of `variant`, with the distributions of the
-  /// recipe "random".
+  Patterns(uint64_t seed, const reference::Recipe &recipe)
+      : seed(seed), recipe(recipe) {}
+  /// Values of the argument `arg` of `variant`, as the recipe draws them.
   const Pattern &of(const Variant &variant, const Arg &arg);
 
 private:
   uint64_t seed;
+  const reference::Recipe &recipe;
   std::map<std::string, std::unique_ptr<Pattern>> known;
 };
 

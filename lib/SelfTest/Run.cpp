@@ -196,6 +196,11 @@ void report(const std::vector<Result> &results, const Settings &settings) {
 
 StatusOr<std::vector<Result>> run(const std::vector<PackReader> &packs,
                                   const Settings &settings) {
+  if (!reference::findRecipe(settings.inputs))
+    return Status(ErrorCode::InvalidArgument,
+                  "inputs '" + settings.inputs +
+                      "' are not known; use one of " +
+                      reference::recipeNames());
   StatusOr<std::vector<BenchShape>> shapes = parseShapes(settings.bench);
   if (!shapes.ok())
     return shapes.status();

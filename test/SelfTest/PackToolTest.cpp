@@ -237,6 +237,8 @@ TEST_F(PackTool, BadUsage) {
   expect("check " + good + " --device=cuda:0 --driver=/no/libcuda.so", 2,
          "no CUDA driver");
   expect("bench " + good + " --shapes=step", 2, "is not FORM:N:T:H");
+  expect("bench " + good + " --inputs=easy", 2,
+         "inputs 'easy' are not known; use one of random");
   expect("list " + good + " --filter='('", 2, "regular expression");
   expect("list " + good + " --ledger=/no/ledger", 2, "cannot read ledger");
   expect("--help", 0, "examples:");

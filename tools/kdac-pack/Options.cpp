@@ -58,6 +58,11 @@ public:
     bench
         .add_option("--shapes", o.settings.bench, "shapes to time, with commas")
         ->default_str("chunk:1:8192:96,step:64:1:96");
+    bench
+        .add_option("--inputs", o.settings.inputs,
+                    "what calls get: random, correlated (keys), gate_zero, "
+                    "gate_bound, ...: a time must not depend on it")
+        ->capture_default_str();
     CLI::App &embed = command(Command::Embed, "embed",
                               "write the pack as C source and header");
     embed.add_option("-o,--output", o.outputDir, "folder of the two files")

@@ -24,7 +24,8 @@ struct Settings {
   std::string filter;      ///< regular expression on variant names
   std::string benchFilter; ///< the same, for timing only
   std::string bench;       ///< shapes, see BenchShape; "": none
-  bool cases = true;       ///< run the correctness cases
+  std::string inputs = "random"; ///< what timed calls get: a reference recipe
+  bool cases = true;             ///< run the correctness cases
   /// The GPU is emulated: every case runs once, without being timed, none has
   /// thousands of sequences, and nothing is recorded about a GPU.
   bool emulated = false;
