@@ -33,6 +33,12 @@ TEST(SizeExpr, SumsBindLooserThanProducts) {
   EXPECT_EQ(value("(1 + 2) * 3"), 9);
 }
 
+TEST(SizeExpr, LessPicks) {
+  EXPECT_EQ(value("less(2, 3)"), 1);
+  EXPECT_EQ(value("less(3, 3)"), 0);
+  EXPECT_EQ(value("7 * less(4, 2 + 3) + less(5, 4)"), 7);
+}
+
 TEST(SizeExpr, OverflowIsAnError) {
   EXPECT_NE(error("big * 2").find("exceeds 64 bits"), std::string::npos);
   EXPECT_NE(error("big + big").find("exceeds 64 bits"), std::string::npos);
