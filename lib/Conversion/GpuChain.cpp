@@ -72,9 +72,7 @@ Chain::Values Chain::initialState() {
   auto type = load.getResult().getType();
   const Layout &layout = at.distributed(type.getShape());
   Value ref = at.scalars.lookup(load.getRef());
-  Value present = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::ne,
-      LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
+  Value present = b.isPresent(ref);
   SmallVector<Type> types(layout.slots, b.getF32Type());
   auto made = scf::IfOp::create(b, types, present, /*withElse=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -158,9 +156,8 @@ void Chain::writeOutput(Value number) {
     b.stmatrix(roles.pointer(offset), ArrayRef<Value>(rounded).slice(i, 4),
                /*transposed=*/true, at.place(tile).getOffset() + i / 4 * 2048);
   b.warpSync();
-  roles.branch(
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, at.lane, b.i32(0)),
-      [&] { b.arrive(roles.madeOutput(number)); });
+  roles.branch(b.equal(at.lane, b.i32(0)),
+               [&] { b.arrive(roles.madeOutput(number)); });
 }
 
 //===-- Products

@@ -153,9 +153,7 @@ static bool isWhole(Value limit, int64_t size) {
 
 Value GpuLowering::validity(Value ref, ValueRange valid,
                             ArrayRef<int64_t> shape, const Group &group) {
-  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), ref);
-  Value condition =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
+  Value condition = b.isPresent(ref);
   auto within = [&](Coord first, int64_t width, Value limit, int64_t size) {
     if (isWhole(limit, size))
       return;
@@ -180,13 +178,33 @@ static bool isContiguous(bool isVector, bool transposed, Value stride,
   return group.along == (transposed ? 0 : 1);
 }
 
+GpuLowering::Values GpuLowering::loadPresent(tile::LoadOp op,
+                                             const Access &access,
+                                             const Group &group,
+                                             bool invariant) {
+  int64_t bytes = bytesOf(access.element);
+  if (isContiguous(access.isVector, access.transposed, op.getStride(), group)) {
+    int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
+    return b.load(globalPointer(access, group, 0), access.element, group.width,
+                  align, invariant);
+  }
+  Values elements;
+  for (int64_t i = 0; i < group.width; ++i)
+    elements.push_back(b.load(globalPointer(access, group, i), access.element,
+                              1, bytes, invariant)[0]);
+  return elements;
+}
+
+GpuLowering::Values GpuLowering::loadPresent(tile::LoadOp op,
+                                             const Group &group) {
+  return loadPresent(op, accessOf(op, op.getResult().getType()), group,
+                     /*invariant=*/false);
+}
+
 GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op,
                                             const Group &group) {
   RankedTensorType type = op.getResult().getType();
   Access access = accessOf(op, type);
-  bool contiguous =
-      isContiguous(access.isVector, access.transposed, op.getStride(), group);
-  int64_t bytes = bytesOf(access.element);
   // What a kernel reads inside its loop it never writes; the state it may.
   bool invariant = op->getParentOfType<scf::ForOp>() && !isWritten(op.getRef());
   Value condition = validity(access.ref, op.getValid(), type.getShape(), group);
@@ -194,35 +212,10 @@ GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op,
   auto branch = scf::IfOp::create(b, types, condition, /*withElse=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  Values elements;
-  if (contiguous) {
-    int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
-    elements = b.load(globalPointer(access, group, 0), access.element,
-                      group.width, align, invariant);
-  } else {
-    for (int64_t i = 0; i < group.width; ++i)
-      elements.push_back(b.load(globalPointer(access, group, i), access.element,
-                                1, bytes, invariant)[0]);
-  }
-  scf::YieldOp::create(b, elements);
+  scf::YieldOp::create(b, loadPresent(op, access, group, invariant));
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, Values(group.width, b.f32(0)));
   return Values(branch.getResults());
-}
-
-GpuLowering::Values GpuLowering::loadPresent(tile::LoadOp op,
-                                             const Group &group) {
-  Access access = accessOf(op, op.getResult().getType());
-  int64_t bytes = bytesOf(access.element);
-  int64_t width = group.width;
-  if (isContiguous(access.isVector, access.transposed, op.getStride(), group))
-    return b.load(globalPointer(access, group, 0), access.element, width,
-                  std::min<int64_t>(op.getAlign(), width * bytes));
-  Values elements;
-  for (int64_t i = 0; i < width; ++i)
-    elements.push_back(
-        b.load(globalPointer(access, group, i), access.element, 1, bytes)[0]);
-  return elements;
 }
 
 Value GpuLowering::globalPointer(tile::StoreOp op, const Group &group) {

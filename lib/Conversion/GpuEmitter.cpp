@@ -35,6 +35,15 @@ Value GpuEmitter::less(Value a, Value b) {
   return arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, a, b);
 }
 
+Value GpuEmitter::equal(Value a, Value b) {
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::eq, a, b);
+}
+Value GpuEmitter::isPresent(Value pointer) {
+  Value address = LLVM::PtrToIntOp::create(*this, getI64Type(), pointer);
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::ne, address,
+                               i64(0));
+}
+
 Value GpuEmitter::toI64(Value a) {
   if (a.getType().isIndex())
     return arith::IndexCastOp::create(*this, getI64Type(), a);
@@ -190,6 +199,13 @@ void GpuEmitter::store(ValueRange elements, Value pointer, Type element,
   for (auto [i, word] : llvm::enumerate(words))
     vector = LLVM::InsertElementOp::create(*this, vector, word, i32(i));
   LLVM::StoreOp::create(*this, vector, pointer, align);
+}
+
+LLVM::LoopAnnotationAttr GpuEmitter::rolled() {
+  auto unroll = LLVM::LoopUnrollAttr::get(getContext(), getBoolAttr(true), {},
+                                          {}, {}, {}, {}, {});
+  return LLVM::LoopAnnotationAttr::get(getContext(), {}, {}, {}, unroll, {}, {},
+                                       {}, {}, {}, {}, {}, {}, {}, {}, {});
 }
 
 void GpuEmitter::barrier() { NVVM::BarrierOp::create(*this); }

@@ -44,7 +44,9 @@ public:
   Value mul64(Value a, Value b);
   Value add64(Value a, int64_t b);
   Value less(Value a, Value b); ///< signed
-  Value toI64(Value a);         ///< from i32, i64 or index
+  Value equal(Value a, Value b);
+  Value isPresent(Value pointer); ///< i1: it is not null
+  Value toI64(Value a);           ///< from i32, i64 or index
   Value toI32(Value a);
   Value at(Coord coord); ///< base + offset
 
@@ -74,6 +76,8 @@ public:
              int64_t align);
 
   // Threads.
+  /// What keeps LLVM and ptxas from unrolling a loop.
+  mlir::LLVM::LoopAnnotationAttr rolled();
   void barrier();
   /// Keeps LLVM from sharing loads across this point, which would hold a whole
   /// tile's elements in registers; no instruction.

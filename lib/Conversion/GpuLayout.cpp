@@ -159,13 +159,7 @@ void GpuLowering::forGroups(const Layout &layout,
   }
   auto loop =
       scf::ForOp::create(b, b.i32(0), b.i32(count / together), b.i32(1));
-  // ptxas would unroll it again.
-  auto unroll = LLVM::LoopUnrollAttr::get(b.getContext(), b.getBoolAttr(true),
-                                          {}, {}, {}, {}, {}, {});
-  loop->setAttr("llvm.loop_annotation",
-                LLVM::LoopAnnotationAttr::get(b.getContext(), {}, {}, {},
-                                              unroll, {}, {}, {}, {}, {}, {},
-                                              {}, {}, {}, {}, {}));
+  loop->setAttr("llvm.loop_annotation", b.rolled());
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(loop.getBody());
   Group group = groups.front();

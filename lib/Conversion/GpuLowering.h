@@ -146,6 +146,9 @@ private:
   /// The same bytes, unconverted, as one vector: for copies to shared memory.
   Value loadGlobalRaw(tile::LoadOp op, const Group &group, Value guard);
   struct Access; ///< the operands of a tile.load or tile.store
+  /// The elements of a group that is valid.
+  Values loadPresent(tile::LoadOp op, const Access &access, const Group &group,
+                     bool invariant);
   template <typename Op> Access accessOf(Op op, mlir::RankedTensorType type);
   Value globalPointer(const Access &access, const Group &group,
                       int64_t element);

@@ -266,8 +266,7 @@ void ChunkPreparer::slice(Value slice, Values &sums) {
   enterSlice(slice);
   Values exponents;
   decays(exponents);
-  Value isLast =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, quad, b.i32(7));
+  Value isLast = b.equal(quad, b.i32(7));
   Value row = b.mul(block, roles.keyDim() * 4);
   Value column = b.add(b.mul(slice, 64), b.mul(inQuad, 8));
   Value to = scratchAt(0, b.add(row, column));
@@ -395,8 +394,7 @@ void ChunkPreparer::invertDiagonal() {
   Value from = b.mul(half, kDiagonalBytes);
   Values x;
   for (int64_t i = 0; i < 16; ++i) {
-    Value onDiagonal =
-        arith::CmpIOp::create(b, arith::CmpIPredicate::eq, column, b.i32(i));
+    Value onDiagonal = b.equal(column, b.i32(i));
     // Two partial sums shorten the chain of dependent additions.
     Values partial = {roles.select(onDiagonal, b.f32(1), b.f32(0)), b.f32(0)};
     Values row;
@@ -554,14 +552,12 @@ void ChunkPreparer::chunk(Value number, Value &strength) {
   roles.readScalars();
   strength = strengthOf(b.add(number, tile::preparePairs(at.schedule)));
   b.namedBarrier(barrier, kPairThreads);
-  Value isFirst =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, block, b.i32(0));
+  Value isFirst = b.equal(block, b.i32(0));
   roles.branch(isFirst, [&] { firstBlock(); }, [&] { secondBlock(); });
   b.proxyFence();
   b.warpSync();
-  roles.branch(
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, at.lane, b.i32(0)),
-      [&] { b.arrive(roles.preparedImage(number)); });
+  roles.branch(b.equal(at.lane, b.i32(0)),
+               [&] { b.arrive(roles.preparedImage(number)); });
 }
 
 void ChunkPreparer::run() {

@@ -14,21 +14,8 @@ static RankedTensorType tileType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
-static LLVM::LoopAnnotationAttr rolled(MLIRContext *context) {
-  auto unroll = LLVM::LoopUnrollAttr::get(context, BoolAttr::get(context, true),
-                                          {}, {}, {}, {}, {}, {});
-  return LLVM::LoopAnnotationAttr::get(context, {}, {}, {}, unroll, {}, {}, {},
-                                       {}, {}, {}, {}, {}, {}, {}, {});
-}
-
 //===-- What the program says
 //-----------------------------------------------===//
-
-/// The input of a rounding, or the value itself.
-static Value unrounded(Value value) {
-  auto rounding = value.getDefiningOp<arith::TruncFOp>();
-  return rounding ? rounding.getIn() : value;
-}
 
 /// x of x * y or y * x, or null.
 static Value factorBeside(Value product, Value y) {
@@ -71,7 +58,7 @@ static bool isLastRow(Value value, tile::CumsumOp decay) {
 }
 
 LogicalResult RoleLowering::matchPart(Value part) {
-  Value source = unrounded(part), rows = parts.gram.getRhs();
+  Value source = at.roundedSource(part), rows = parts.gram.getRhs();
   Value decay = parts.decay.getResult(), vector;
   auto power = source.getDefiningOp<math::Exp2Op>();
   if (power && isLastRow(power.getOperand(), parts.decay)) {
@@ -185,7 +172,7 @@ void RoleLowering::branch(Value condition, llvm::function_ref<void()> then,
 void RoleLowering::loop(Value first, Value end, int64_t step, Values &carried,
                         llvm::function_ref<void(Value, Values &)> body) {
   auto made = scf::ForOp::create(b, first, end, b.i32(step), carried);
-  made->setAttr("llvm.loop_annotation", rolled(b.getContext()));
+  made->setAttr("llvm.loop_annotation", b.rolled());
   {
     OpBuilder::InsertionGuard guard(b);
     if (made.getBody()->mightHaveTerminator() && !carried.empty())
@@ -220,10 +207,6 @@ void RoleLowering::chunkLoopOf(Value first, int64_t step, Values &carried,
   });
   std::tie(at.thread, at.lane, at.warp, at.layoutAnchor, threadInGroup,
            warpInGroup) = outside;
-}
-
-Value RoleLowering::isZero(Value a) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, a, b.i32(0));
 }
 
 Value RoleLowering::select(Value condition, Value a, Value c) {
@@ -329,9 +312,7 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
     return arith::SubIOp::create(
         b, end, b.toI64(LLVM::LoadOp::create(b, element, first)));
   };
-  Value present = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::ne,
-      LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
+  Value present = b.isPresent(ref);
   Value isRanked =
       arith::AndIOp::create(b, present, b.less(count, b.i32(ranked + 1)));
   auto made = scf::IfOp::create(b, TypeRange{b.getI32Type()}, isRanked, true);
@@ -345,18 +326,15 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
         Value theirs = length(other);
         Value isLonger =
             arith::CmpIOp::create(b, arith::CmpIPredicate::sgt, theirs, own);
-        Value isEqual =
-            arith::CmpIOp::create(b, arith::CmpIPredicate::eq, theirs, own);
+        Value isEqual = b.equal(theirs, own);
         Value isFirst = arith::OrIOp::create(
             b, isLonger,
             arith::AndIOp::create(b, isEqual, b.less(other, at.thread)));
         before[0] = b.add(before[0], select(isFirst, b.i32(1), b.i32(0)));
       });
-      branch(
-          arith::CmpIOp::create(b, arith::CmpIPredicate::eq, before[0], rank),
-          [&] {
-            LLVM::StoreOp::create(b, at.thread, pointer({}, scratch[0]), 4);
-          });
+      branch(b.equal(before[0], rank), [&] {
+        LLVM::StoreOp::create(b, at.thread, pointer({}, scratch[0]), 4);
+      });
     });
     b.barrier();
     Value found =
@@ -381,7 +359,7 @@ LogicalResult RoleLowering::lowerPrologue() {
              failed(at.lowerOp(&op)))
       return failure();
   }
-  branch(isZero(at.thread), [&] {
+  branch(b.equal(at.thread, b.i32(0)), [&] {
     forScalars([&](Value scalar, Value pointer) {
       Value value = at.scalars.lookup(scalar);
       if (value.getType().isIndex())
@@ -425,7 +403,7 @@ void RoleLowering::zeroAboveDiagonal() {
 
 void RoleLowering::initialise() {
   int64_t warpgroup = 128, chainWarps = 4 * chainWarpgroups();
-  branch(isZero(at.thread), [&] {
+  branch(b.equal(at.thread, b.i32(0)), [&] {
     for (int64_t i = 0; i < imageStages(); ++i) {
       b.initBarrier(loadedImage(b.i32(i)), warpgroup);
       b.initBarrier(preparedImage(b.i32(i)), 2);

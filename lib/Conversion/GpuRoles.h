@@ -43,7 +43,6 @@ private:
   void lowerLongest(tile::LongestOp op);
   void forScalars(llvm::function_ref<void(Value, Value)> keep);
   void readScalars();
-  Value isZero(Value a);
   void initialise();
   void zeroAboveDiagonal();
   void dispatch();

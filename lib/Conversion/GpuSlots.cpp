@@ -53,9 +53,7 @@ void GpuLowering::lowerPrefetch(tile::PrefetchOp op) {
   Type element = op.getRef().getType().getElementType();
   Value base = b.pointer(ref, b.toI64(scalars.lookup(op.getBase())), element);
   int64_t lines = llvm::divideCeil(op.getCount() * bytesOf(element), line);
-  Value given = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::ne,
-      LLVM::PtrToIntOp::create(b, b.getI64Type(), ref), b.i64(0));
+  Value given = b.isPresent(ref);
   for (int64_t first = 0; first < lines; first += threads) {
     Value number = b.add(thread, first);
     Value wanted = given;
@@ -79,14 +77,10 @@ void GpuLowering::lowerCheckSlots(tile::CheckSlotsOp op) {
     Value mapped = scalars.lookup(value);
     return mapped.getType().isIndex() ? b.toI64(mapped) : mapped;
   });
-  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), check.status);
-  Value wanted =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
-  auto branch = scf::IfOp::create(b, wanted, false);
+  auto branch = scf::IfOp::create(b, b.isPresent(check.status), false);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
-  Value isFirst =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, thread, b.i32(0));
+  Value isFirst = b.equal(thread, b.i32(0));
   auto first = scf::IfOp::create(b, isFirst, false);
   {
     OpBuilder::InsertionGuard inner(b);

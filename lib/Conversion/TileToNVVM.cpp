@@ -178,9 +178,7 @@ LogicalResult GpuLowering::lowerBlock(Block &block) {
 void GpuLowering::lowerLoadScalar(tile::LoadScalarOp op) {
   Value ref = scalars.lookup(op.getRef());
   Type element = op.getRef().getType().getElementType();
-  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), ref);
-  Value present =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
+  Value present = b.isPresent(ref);
   Type type = op.getResult().getType();
   auto branch = scf::IfOp::create(b, TypeRange{type}, present, true);
   {
@@ -445,11 +443,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     return success();
   }
   if (auto present = dyn_cast<tile::PresentOp>(op)) {
-    Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(),
-                                             scalars.lookup(present.getRef()));
-    scalars.map(
-        present.getResult(),
-        arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0)));
+    scalars.map(present.getResult(),
+                b.isPresent(scalars.lookup(present.getRef())));
     return success();
   }
   bool known =

@@ -112,11 +112,28 @@ template <typename H> float element(uint32_t word, unsigned half) {
   return toFloat(halfOf<H>(word, half));
 }
 
+/// D = A B + C in registers, the first four operands being D's.
+template <unsigned K>
+void addProduct(Warp &w, const Instruction &i, const Ref *c,
+                const float (&a)[16][K], const float (&b)[K][8]) {
+  float sums[16][8] = {};
+  for (unsigned m = 0; m < 16; ++m)
+    for (unsigned k = 0; k < K; ++k)
+      for (unsigned n = 0; n < 8; ++n)
+        sums[m][n] += a[m][k] * b[k][n];
+  for (unsigned r = 0; r < 4; ++r) {
+    float *d = reinterpret_cast<float *>(place(w, i.ops[r]));
+    auto *from = reinterpret_cast<const float *>(read(w, c[r]));
+    for (unsigned lane = 0; lane < warpSize; ++lane)
+      d[lane] = from[lane] + sums[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2];
+  }
+}
+
 /// m16n8kK with 16-bit elements: ops: 4 d, K/4 a, K/8 b, 4 c. D = A B + C.
 template <typename H, unsigned K>
 void multiply16(Warp &w, const Instruction &i, uint32_t) {
   constexpr unsigned na = K / 4, nb = K / 8;
-  float a[16][K], b[K][8], sums[16][8] = {};
+  float a[16][K], b[K][8];
   for (unsigned lane = 0; lane < warpSize; ++lane) {
     unsigned g = lane / 4, t = lane % 4 * 2;
     for (unsigned r = 0; r < na; ++r)
@@ -128,24 +145,14 @@ void multiply16(Warp &w, const Instruction &i, uint32_t) {
         b[t + r * 8 + h][g] =
             element<H>(source<uint32_t>(w, i.ops[4 + na + r])[lane], h);
   }
-  for (unsigned m = 0; m < 16; ++m)
-    for (unsigned k = 0; k < K; ++k)
-      for (unsigned n = 0; n < 8; ++n)
-        sums[m][n] += a[m][k] * b[k][n];
-  const Ref *c = i.ops + 4 + na + nb;
-  for (unsigned r = 0; r < 4; ++r) {
-    float *d = reinterpret_cast<float *>(place(w, i.ops[r]));
-    auto *from = reinterpret_cast<const float *>(read(w, c[r]));
-    for (unsigned lane = 0; lane < warpSize; ++lane)
-      d[lane] = from[lane] + sums[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2];
-  }
+  addProduct<K>(w, i, i.ops + 4 + na + nb, a, b);
 }
 
 /// m16n8kK with tf32: ops: 4 d, K/2 a, K/4 b, 4 c.
 template <unsigned K>
 void multiplyTF32(Warp &w, const Instruction &i, uint32_t) {
   constexpr unsigned na = K / 2, nb = K / 4;
-  float a[16][K], b[K][8], sums[16][8] = {};
+  float a[16][K], b[K][8];
   for (unsigned lane = 0; lane < warpSize; ++lane) {
     unsigned g = lane / 4, t = lane % 4;
     for (unsigned r = 0; r < na; ++r)
@@ -154,17 +161,7 @@ void multiplyTF32(Warp &w, const Instruction &i, uint32_t) {
     for (unsigned r = 0; r < nb; ++r)
       b[t + r * 4][g] = readTF32(source<uint32_t>(w, i.ops[4 + na + r])[lane]);
   }
-  for (unsigned m = 0; m < 16; ++m)
-    for (unsigned k = 0; k < K; ++k)
-      for (unsigned n = 0; n < 8; ++n)
-        sums[m][n] += a[m][k] * b[k][n];
-  const Ref *c = i.ops + 4 + na + nb;
-  for (unsigned r = 0; r < 4; ++r) {
-    float *d = reinterpret_cast<float *>(place(w, i.ops[r]));
-    auto *from = reinterpret_cast<const float *>(read(w, c[r]));
-    for (unsigned lane = 0; lane < warpSize; ++lane)
-      d[lane] = from[lane] + sums[lane / 4 + r / 2 * 8][lane % 4 * 2 + r % 2];
-  }
+  addProduct<K>(w, i, i.ops + 4 + na + nb, a, b);
 }
 
 struct MmaRow {
