@@ -2,7 +2,6 @@
 // barriers between them, and which warps run which.
 #include "GpuRoles.h"
 
-#include "kdac/Passes.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "llvm/ADT/SetVector.h"
 

@@ -1,10 +1,9 @@
 // The only file of kdac-pack compiled with exceptions: CLI11 reports through
 // them. None leaves it.
 #include "Options.h"
+#include "../Parse.h"
 
 #include "kdac/Target/Gpus.h"
-
-#include <CLI/CLI.hpp>
 
 namespace kdac::packtool {
 
@@ -117,17 +116,10 @@ private:
 Options parseOptions(int argc, char **argv, std::optional<int> &exitCode) {
   Options options;
   Grammar grammar(options);
-  try {
-    grammar.app.parse(argc, argv);
+  exitCode = parseCommandLine(grammar.app, "kdac-pack", argc, argv, [&] {
     if (grammar.app.get_subcommands().empty())
       throw CLI::RequiredError("a command");
-  } catch (const CLI::Success &help) {
-    exitCode = grammar.app.exit(help);
-  } catch (const CLI::ParseError &error) {
-    std::cerr << "kdac-pack: " << error.what()
-              << "; `kdac-pack --help` shows what works\n";
-    exitCode = 2;
-  }
+  });
   return options;
 }
 

@@ -1,8 +1,7 @@
 // The only file of kdac-run compiled with exceptions: CLI11 reports through
 // them. None leaves it.
 #include "Options.h"
-
-#include <CLI/CLI.hpp>
+#include "../Parse.h"
 
 namespace kdac::runtool {
 
@@ -107,15 +106,7 @@ private:
 Options parseOptions(int argc, char **argv, std::optional<int> &exitCode) {
   Options options;
   Grammar grammar(options);
-  try {
-    grammar.app.parse(argc, argv);
-  } catch (const CLI::Success &help) {
-    exitCode = grammar.app.exit(help);
-  } catch (const CLI::ParseError &error) {
-    std::cerr << "kdac-run: " << error.what()
-              << "; `kdac-run --help` shows what works\n";
-    exitCode = 2;
-  }
+  exitCode = parseCommandLine(grammar.app, "kdac-run", argc, argv, [] {});
   return options;
 }
 
