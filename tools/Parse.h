@@ -1,6 +1,6 @@
-// Promises: the end of every tool's command line: help and refusals printed, with
-// their exit code. Does not: throw; only files compiled with exceptions include
-// it, since CLI11 reports through them.
+// Promises: the end of every tool's command line: help and refusals printed,
+// with their exit code. Does not: throw; only files compiled with exceptions
+// include it, since CLI11 reports through them.
 #ifndef KDAC_TOOLS_PARSE_H
 #define KDAC_TOOLS_PARSE_H
 

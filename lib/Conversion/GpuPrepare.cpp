@@ -10,6 +10,7 @@
 // at most 16 bounds. The lower block is the second block's k 2^L, q 2^L times
 // the first one's k 2^(tot-L). Every factor of the latter is at most 1.
 #include "GpuRoles.h"
+#include "kdac/Dialect/PrepareScratch.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
 
@@ -21,14 +22,13 @@ namespace kdac {
 static constexpr double kSumScale = 4096.0;
 static constexpr int64_t kSumUnit = 0x0c00; ///< 2^-12 in f16
 static constexpr int64_t kPairThreads = 64;
-/// Diagonal blocks are 16 bytes longer, so that the two start in other banks.
-static constexpr int64_t kDiagonalBytes = 16 * 16 * 4 + 16;
 
 class ChunkPreparer {
 public:
   explicit ChunkPreparer(RoleLowering &roles)
       : roles(roles), at(roles.at), b(roles.b), parts(roles.parts),
-        slices(roles.keyDim() / 16) {}
+        slices(roles.keyDim() / 16), layout(roles.keyDim(), roles.chunkRows()) {
+  }
   void run();
 
 private:
@@ -87,21 +87,13 @@ private:
   Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
   Values normRows;               ///< of every norm: rows quad and quad + 8
   Value barrier;
-  // Offsets into the scratch.
-  int64_t totalsAt = 0, upAt, downAt, strengthsAt, diagonalAt, inverseAt;
+  tile::PrepareScratch layout; ///< of the scratch
 };
 
 //===-- Where things are
 //---------------------------------------------------===//
 
 void ChunkPreparer::locate() {
-  int64_t keyDim = roles.keyDim(), rows = roles.chunkRows();
-  upAt = totalsAt + 2 * keyDim * 4;
-  downAt = upAt + keyDim * 2;
-  strengthsAt = downAt + keyDim * 2;
-  diagonalAt = strengthsAt + rows * 4;
-  inverseAt = diagonalAt + 2 * kDiagonalBytes;
-
   Value warp = b.add(b.div(at.thread, 32), -4 * roles.chainWarpgroups());
   pair = b.div(warp, 2);
   // The first block's warp works longer after the meeting: the pairs' are
@@ -270,8 +262,8 @@ void ChunkPreparer::slice(Value slice, Values &sums) {
   Value row = b.mul(block, roles.keyDim() * 4);
   Value column = b.add(b.mul(slice, 64), b.mul(inQuad, 8));
   Value to = scratchAt(0, b.add(row, column));
-  b.storePairIf(isLast, exponents[2], exponents[3], to, totalsAt);
-  b.storePairIf(isLast, exponents[6], exponents[7], to, totalsAt + 32);
+  b.storePairIf(isLast, exponents[2], exponents[3], to, layout.totals);
+  b.storePairIf(isLast, exponents[6], exponents[7], to, layout.totals + 32);
   Values up;
   for (Value exponent : exponents)
     up.push_back(b.exp2(exponent));
@@ -325,14 +317,14 @@ void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
   Value at8 = b.shuffle(strength, b.add(quad, 8));
   roles.branch(b.less(at.lane, b.i32(16)), [&] {
     Value row = b.add(b.mul(block, 16), at.lane);
-    b.store({strength}, scratchAt(strengthsAt, b.mul(row, 4)), b.getF32Type(),
-            4);
+    b.store({strength}, scratchAt(layout.strengths, b.mul(row, 4)),
+            b.getF32Type(), 4);
   });
-  Value to = b.add(b.mul(block, kDiagonalBytes),
+  Value to = b.add(b.mul(block, layout.diagonalBytes),
                    b.add(b.mul(quad, 64), b.mul(inQuad, 8)));
   auto put = [&](Value x, Value y, Value factor, int64_t bytes) {
     b.store({b.mulF(x, factor), b.mulF(y, factor)},
-            scratchAt(diagonalAt, to, bytes), b.getF32Type(), 8);
+            scratchAt(layout.diagonal, to, bytes), b.getF32Type(), 8);
   };
   put(sums[0], sums[1], atRow, 0);
   put(sums[2], sums[3], at8, 512);
@@ -366,14 +358,14 @@ void ChunkPreparer::tables(bool first) {
   Value column = b.mul(at.lane, each);
   auto totals = [&](int64_t block) {
     Value pointer =
-        scratchAt(totalsAt, b.mul(column, 4), block * roles.keyDim() * 4);
+        scratchAt(layout.totals, b.mul(column, 4), block * roles.keyDim() * 4);
     return b.load(pointer, b.getF32Type(), each, 4 * each);
   };
   Values own = totals(first ? 1 : 0), factors;
   for (Value total : own)
     factors.push_back(b.exp2(total));
-  b.store(factors, scratchAt(first ? downAt : upAt, b.mul(column, 2)), bf16(),
-          2 * each);
+  b.store(factors, scratchAt(first ? layout.down : layout.up, b.mul(column, 2)),
+          bf16(), 2 * each);
   if (first) {
     Values other = totals(0), decay;
     for (auto [x, y] : llvm::zip(own, other))
@@ -391,7 +383,7 @@ void ChunkPreparer::tables(bool first) {
 /// transposed they go to the scratch for the block below them.
 void ChunkPreparer::invertDiagonal() {
   Value column = b.rem(at.lane, 16), half = b.div(at.lane, 16);
-  Value from = b.mul(half, kDiagonalBytes);
+  Value from = b.mul(half, layout.diagonalBytes);
   Values x;
   for (int64_t i = 0; i < 16; ++i) {
     Value onDiagonal = b.equal(column, b.i32(i));
@@ -400,7 +392,7 @@ void ChunkPreparer::invertDiagonal() {
     Values row;
     for (int64_t j = 0; j < i; ++j) {
       if (j % 4 == 0)
-        row = b.load(scratchAt(diagonalAt, from, i * 64 + j * 4),
+        row = b.load(scratchAt(layout.diagonal, from, i * 64 + j * 4),
                      b.getF32Type(), 4, 16);
       Value negative = b.negF(row[j % 4]);
       partial[j % 2] = b.fma(negative, x[j], partial[j % 2]);
@@ -411,9 +403,9 @@ void ChunkPreparer::invertDiagonal() {
   }
   Value to = b.mul(at.lane, 32);
   for (int64_t i = 0; i < 16; i += 8)
-    b.store(ArrayRef<Value>(x).slice(i, 8), scratchAt(inverseAt, to, 2 * i),
-            f16(), 16);
-  Value strength = b.load(scratchAt(strengthsAt, b.mul(at.lane, 4)),
+    b.store(ArrayRef<Value>(x).slice(i, 8),
+            scratchAt(layout.inverse, to, 2 * i), f16(), 16);
+  Value strength = b.load(scratchAt(layout.strengths, b.mul(at.lane, 4)),
                           b.getF32Type(), 1, 4)[0];
   tile::PlaceAttr place = at.place(parts.system);
   Value unit = b.add(b.mul(half, 2), b.div(column, 8));
@@ -435,7 +427,7 @@ void ChunkPreparer::scaleRemaining() {
     Values words = fragment(parts.remaining, first, false);
     Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
     for (int64_t part = 0; part < 4; ++part) {
-      Value pair = loadWord(scratchAt(downAt, factor, part / 2 * 16));
+      Value pair = loadWord(scratchAt(layout.down, factor, part / 2 * 16));
       words[part] = b.mulPairs(words[part], pair, bf16());
     }
     putFragment(parts.remaining, first, words);
@@ -458,7 +450,7 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
     multiply(all.slice(12, 4), queries, right[1], right[3], bf16());
     Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
     for (int64_t part = 0; part < 4; ++part) {
-      Value pair = loadWord(scratchAt(upAt, factor, part / 2 * 16));
+      Value pair = loadWord(scratchAt(layout.up, factor, part / 2 * 16));
       keys[part] = b.mulPairs(keys[part], pair, bf16());
       queries[part] = b.mulPairs(queries[part], pair, bf16());
     }
@@ -482,7 +474,7 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
               pairOf(12, bf16(), {}), pairOf(14, bf16(), {})},
              false, panel + 2048);
   auto strength = [&](int64_t row) {
-    return b.load(scratchAt(strengthsAt, b.mul(quad, 4), 4 * row),
+    return b.load(scratchAt(layout.strengths, b.mul(quad, 4), 4 * row),
                   b.getF32Type(), 1, 4)[0];
   };
   Value atRow = strength(16), at8 = strength(24);
@@ -495,8 +487,8 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
 void ChunkPreparer::lowerInverse(const Values &lower) {
   Value row =
       b.add(b.mul(b.rem(at.lane, 16), 32), b.mul(b.div(at.lane, 16), 16));
-  Values left = b.ldmatrix(scratchAt(inverseAt, row), 4, false);
-  Values right = b.ldmatrix(scratchAt(inverseAt, row, 512), 4, true);
+  Values left = b.ldmatrix(scratchAt(layout.inverse, row), 4, false);
+  Values right = b.ldmatrix(scratchAt(layout.inverse, row, 512), 4, true);
   Values inner(8, b.f32(0)), result(8, b.f32(0));
   auto all = MutableArrayRef<Value>(inner);
   multiply(all.slice(0, 4), left, lower[0], lower[2], f16());
@@ -508,7 +500,7 @@ void ChunkPreparer::lowerInverse(const Values &lower) {
   multiply(out.slice(0, 4), middle, right[0], right[1], f16());
   multiply(out.slice(4, 4), middle, right[2], right[3], f16());
   auto strength = [&](int64_t row) {
-    return b.load(scratchAt(strengthsAt, b.mul(quad, 4), 4 * row),
+    return b.load(scratchAt(layout.strengths, b.mul(quad, 4), 4 * row),
                   b.getF32Type(), 1, 4)[0];
   };
   Value atRow = strength(0), at8 = strength(8);

@@ -5,6 +5,7 @@
 // image is the only memory a chunk needs; v and the output share a second ring.
 #include "PlaceRoles.h"
 #include "Roles.h"
+#include "kdac/Dialect/PrepareScratch.h"
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/SetVector.h"
@@ -162,21 +163,11 @@ void RolePlacer::placeVectors() {
     }
 }
 
-/// Scratch of one pair of preparing warps: the blocks' total decays, two tables
-/// of 16-bit factors, the write strengths, and the diagonal blocks of the
-/// system and of its inverse (lib/Conversion/GpuPrepare.cpp).
-static int64_t scratchBytes(int64_t keyDim, int64_t chunk) {
-  int64_t blocks = chunk / tile::kRoleBlock;
-  return blocks * keyDim * 4 + 2 * keyDim * 2 + chunk * 4 +
-         blocks * (tile::kRoleBlock * tile::kRoleBlock * 4 + 16) +
-         blocks * tile::kRoleBlock * tile::kRoleBlock * 2;
-}
-
 void RolePlacer::placeScratch() {
   OpBuilder b(kernel);
   int64_t keyDim = type(loop.getResult(0)).getDimSize(0);
-  int64_t scratch =
-      llvm::alignTo(scratchBytes(keyDim, schedule.getChunk()), 16);
+  int64_t scratch = llvm::alignTo(
+      tile::PrepareScratch(keyDim, schedule.getChunk()).bytes, 16);
   kernel->setAttr("tile.scratch", b.getDenseI64ArrayAttr({bytes, scratch}));
   bytes += tile::preparePairs(schedule) * scratch;
   kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));
