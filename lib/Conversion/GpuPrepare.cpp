@@ -58,6 +58,7 @@ private:
   void secondBlock();
   void tables(bool first);
   void invertDiagonal();
+  Value rowStrength(int64_t first) const;
   void scaleRemaining();
   Values scaleLower();
   void lowerInverse(const Values &lower);
@@ -419,6 +420,12 @@ void ChunkPreparer::invertDiagonal() {
   }
 }
 
+/// The write strength of row `first` + quad.
+Value ChunkPreparer::rowStrength(int64_t first) const {
+  return b.load(scratchAt(layout.strengths, b.mul(quad, 4), 4 * first),
+                b.getF32Type(), 1, 4)[0];
+}
+
 /// The first block's remaining keys, times the decay of the second.
 void ChunkPreparer::scaleRemaining() {
   Values none;
@@ -473,11 +480,7 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
              {pairOf(8, bf16(), {}), pairOf(10, bf16(), {}),
               pairOf(12, bf16(), {}), pairOf(14, bf16(), {})},
              false, panel + 2048);
-  auto strength = [&](int64_t row) {
-    return b.load(scratchAt(layout.strengths, b.mul(quad, 4), 4 * row),
-                  b.getF32Type(), 1, 4)[0];
-  };
-  Value atRow = strength(16), at8 = strength(24);
+  Value atRow = rowStrength(16), at8 = rowStrength(24);
   return {pairOf(0, f16(), atRow), pairOf(2, f16(), at8),
           pairOf(4, f16(), atRow), pairOf(6, f16(), at8)};
 }
@@ -499,11 +502,7 @@ void ChunkPreparer::lowerInverse(const Values &lower) {
   auto out = MutableArrayRef<Value>(result);
   multiply(out.slice(0, 4), middle, right[0], right[1], f16());
   multiply(out.slice(4, 4), middle, right[2], right[3], f16());
-  auto strength = [&](int64_t row) {
-    return b.load(scratchAt(layout.strengths, b.mul(quad, 4), 4 * row),
-                  b.getF32Type(), 1, 4)[0];
-  };
-  Value atRow = strength(0), at8 = strength(8);
+  Value atRow = rowStrength(0), at8 = rowStrength(8);
   auto pairOf = [&](int64_t i, Value factor) {
     return word(b.mulF(result[i], factor), b.mulF(result[i + 1], factor),
                 bf16());
