@@ -24,7 +24,8 @@ class Source:
 def evaluate(expression, sizes):
     """A size expression (include/kdac/Pack/SizeExpr.h) over named sizes."""
     functions = {"ceildiv": lambda a, b: -(-a // b), "max": max, "min": min,
-                 "less": lambda a, b: int(a < b)}
+                 "less": lambda a, b: int(a < b),
+                 "minus": lambda a, b: max(0, a - b)}
 
     def value(node):
         if isinstance(node, ast.Constant) and type(node.value) is int:

@@ -17,7 +17,9 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
 
     Where a warps kernel can also be made half as wide, that schedule is written as
     `tile.few_programs`: dplr-to-tile makes both kernels, and the sizes of a call
-    pick one.
+    pick one. `tile.segments` asks for a third schedule, for few programs of many
+    chunks: the sequence is cut into segments that are joined by their exact affine
+    transfer (docs/ARCHITECTURE.md, "Segments").
   }];
   let options = [
     Option<"target", "target", "std::string", "\"host\"",
@@ -26,6 +28,9 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
     Option<"vTile", "v-tile", "int64_t", "0", "override the columns of V per program; 0 chooses">,
     Option<"roles", "roles", "std::string", "\"\"",
            "override: fused, split or warps; empty chooses">,
+    Option<"segments", "segments", "int64_t", "0",
+           "override the number of segments that the sequences of few programs are "
+           "cut into; 1: never; 0 chooses per call">,
     Option<"warps", "warps", "int64_t", "0", "override the warps per block; 0 chooses">,
   ];
   let dependentDialects = ["::kdac::tile::TileDialect"];

@@ -66,7 +66,8 @@ void Chain::layOut(int64_t rows) {
   at.layouts.push_back({shape, std::move(layout)});
 }
 
-/// The sizes are whole, so only the argument's absence decides.
+/// The sizes are whole, so only the argument's absence decides what is loaded;
+/// what the loop starts from is computed from it.
 Chain::Values Chain::initialState() {
   tile::LoadOp load = roles.state;
   auto type = load.getResult().getType();
@@ -83,7 +84,13 @@ Chain::Values Chain::initialState() {
   scf::YieldOp::create(b, loaded);
   b.setInsertionPointToStart(made.elseBlock());
   scf::YieldOp::create(b, Values(layout.slots, b.f32(0)));
-  return Values(made.getResults());
+  b.setInsertionPointAfter(made);
+  Values start(made.getResults());
+  Value initial = roles.chunkLoop.getInitArgs()[0];
+  if (!initial.getDefiningOp<arith::SelectOp>())
+    return start;
+  at.registers[load.getResult()] = start;
+  return elements(initial);
 }
 
 //===-- Operands

@@ -109,6 +109,8 @@ LogicalResult RoleLowering::match() {
     return refuse();
   chunkLoop = *loops.begin();
   Value initial = chunkLoop.getInitArgs()[0];
+  if (auto chosen = initial.getDefiningOp<arith::SelectOp>())
+    initial = chosen.getFalseValue(); // a segment may start from the identity
   if (auto widened = initial.getDefiningOp<arith::ExtFOp>())
     initial = widened.getIn(); // elements of narrow types travel as f32
   state = initial.getDefiningOp<tile::LoadOp>();

@@ -134,7 +134,8 @@ void GpuLowering::createKernel() {
   if (minBlocks > 0)
     function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
   for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes",
-                         "kdac.block_threads", "kdac.grid", "kdac.workspace"})
+                         "kdac.block_threads", "kdac.grid", "kdac.when",
+                         "kdac.workspace"})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
   function->setAttr("kdac.schedule", schedule);

@@ -86,6 +86,8 @@ json launchJson(const Launch &launch) {
           {"args", std::move(args)},
           {"abi", spell(launch.abi)},
           {"grid", launch.grid},
+          {"when", launch.when},
+          {"uses_workspace", launch.usesWorkspace},
           {"block_threads", launch.blockThreads},
           {"shared_bytes", launch.sharedBytes},
           {"scratch_bytes", launch.scratchBytes},
@@ -201,9 +203,15 @@ Launch readLaunch(const json &value, const std::string &where,
   if (expects(f, "abi", version))
     launch.abi = f.spelled("abi", parseLaunchAbi);
   launch.grid = f.text("grid");
-  if (status.ok())
-    if (Status grid = checkSizeExpr(launch.grid, sizeNames); !grid.ok())
-      f.reject("grid", grid.message());
+  if (version > 2) {
+    launch.when = f.text("when");
+    launch.usesWorkspace = f.boolean("uses_workspace");
+  }
+  for (auto [key, text] :
+       {std::pair("grid", &launch.grid), std::pair("when", &launch.when)})
+    if (status.ok() && (key == std::string_view("grid") || !text->empty()))
+      if (Status size = checkSizeExpr(*text, sizeNames); !size.ok())
+        f.reject(key, size.message());
   launch.blockThreads = f.integer("block_threads", 1, 1024);
   launch.sharedBytes = f.integer("shared_bytes", 0, 1 << 20);
   launch.scratchBytes = f.integer("scratch_bytes", 0, int64_t(1) << 40);
@@ -243,6 +251,8 @@ PackVariant readPackVariant(const json &value, const std::string &where,
       f.reject("workspace", bytes.message());
   f.array("launches", [&](const json &launch, const std::string &at) {
     v.launches.push_back(readLaunch(launch, at, imageCount, version, status));
+    if (version <= 2)
+      v.launches.back().usesWorkspace = !v.workspace.empty();
   });
   if (v.launches.empty())
     f.reject("launches", "is empty");

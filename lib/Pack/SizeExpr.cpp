@@ -112,6 +112,8 @@ private:
       return std::max(a, b);
     if (function == "less")
       return a < b ? 1 : 0;
+    if (function == "minus")
+      return std::max<int64_t>(0, a - b);
     if (function != "ceildiv")
       return fail("unknown function '" + std::string(function) + "'");
     if (b == 0)

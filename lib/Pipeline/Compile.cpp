@@ -107,7 +107,9 @@ static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
     return attribute ? attribute.str() : otherwise;
   };
   launch.grid = text("kdac.grid", gridExpr(kernel.vTile));
+  launch.when = text("kdac.when", "");
   launch.abi = parseLaunchAbi(text("kdac.abi", "bare")).value();
+  launch.usesWorkspace = function->hasAttr("kdac.workspace");
   kernel.workspace = text("kdac.workspace", kernel.workspace);
   kernel.launches.push_back(std::move(launch));
   return Error::success();
@@ -301,6 +303,8 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
     launch.args = launchArgs(kernel.variant);
     launch.abi = compiled.abi;
     launch.grid = compiled.grid;
+    launch.when = compiled.when;
+    launch.usesWorkspace = compiled.usesWorkspace;
     launch.blockThreads = compiled.blockThreads;
     launch.sharedBytes = compiled.sharedBytes;
     launch.scratchBytes = kernel.scratchBytes;

@@ -22,6 +22,9 @@ ArrayRef<ScheduleOption> scheduleOptions() {
        &ScheduleOptions::warps, 0},
       {"min-blocks", "a number from 1 to 32", "blocks that an SM is to hold",
        &ScheduleOptions::minBlocks, 1},
+      {"segments", "a number from 1 to 32",
+       "parts of the sequences of few programs; 1: never cut them",
+       &ScheduleOptions::segments, 1},
       {"roles", "fused, split or warps",
        "one chunk kernel; two with a workspace; or one of specialised warps",
        nullptr, 0, &ScheduleOptions::roles},
@@ -44,7 +47,7 @@ std::optional<std::string> ScheduleOption::set(ScheduleOptions &schedule,
     schedule.*word = value.str();
     return std::nullopt;
   }
-  int64_t number, limit = name == "warps" || name == "min-blocks" ? 32 : 256;
+  int64_t number, limit = name == "chunk" || name == "v-tile" ? 256 : 32;
   bool valid = !value.getAsInteger(10, number) && number >= 1 &&
                number <= limit &&
                (step ? number % step == 0 : isPowerOf2_64(number));

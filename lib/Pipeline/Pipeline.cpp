@@ -64,6 +64,7 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   schedule.vTile = options.vTile;
   schedule.warps = options.warps;
   schedule.roles = options.roles;
+  schedule.segments = options.segments;
   // A Triton IR file holds one kernel.
   if (stage == Stage::Ttir && options.roles.empty())
     schedule.roles = "fused";

@@ -288,18 +288,47 @@ StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
 
 } // namespace
 
-StatusOr<int64_t> workspaceBytes(const PackVariant &variant,
-                                 CallArguments argv) {
-  if (variant.workspace.empty())
-    return int64_t(0);
-  return evaluate(variant.workspace, variant.variant,
-                  Reader(variant.launches.front(), argv), 1);
+/// True if the launch belongs to the call: see gridOf.
+static StatusOr<bool> happens(const PackVariant &variant, const Launch &launch,
+                              const Reader &reader, int64_t multiprocessors,
+                              const std::string *schedule) {
+  if (launch.when.empty() || (schedule && *schedule == launch.when))
+    return true;
+  if (schedule)
+    return false;
+  StatusOr<int64_t> isPicked =
+      evaluate(launch.when, variant.variant, reader, multiprocessors);
+  if (!isPicked.ok())
+    return isPicked.status();
+  return *isPicked != 0;
+}
+
+StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv,
+                                 const std::string *schedule) {
+  Reader reader(variant.launches.front(), argv);
+  for (const Launch &launch : variant.launches) {
+    if (!launch.usesWorkspace)
+      continue;
+    StatusOr<bool> used = happens(variant, launch, reader, 1, schedule);
+    if (!used.ok())
+      return used.status();
+    if (*used)
+      return evaluate(variant.workspace, variant.variant, reader, 1);
+  }
+  return int64_t(0);
 }
 
 StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
-                         int64_t multiprocessors, CallArguments argv) {
-  return evaluate(launch.grid, variant.variant, Reader(launch, argv),
-                  multiprocessors);
+                         int64_t multiprocessors, CallArguments argv,
+                         const std::string *schedule) {
+  Reader reader(launch, argv);
+  StatusOr<bool> exists =
+      happens(variant, launch, reader, multiprocessors, schedule);
+  if (!exists.ok())
+    return exists.status();
+  return *exists ? evaluate(launch.grid, variant.variant, reader,
+                            multiprocessors)
+                 : StatusOr<int64_t>(int64_t(0));
 }
 
 } // namespace kdac

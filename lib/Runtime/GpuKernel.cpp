@@ -136,9 +136,7 @@ StatusOr<GpuKernel> GpuKernel::load(const Device &device,
 }
 
 StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv,
-                                            int64_t multiprocessors) const {
-  if (multiprocessors == 0)
-    multiprocessors = state->device.info().multiprocessors;
+                                            const std::string *schedule) const {
   const PackVariant &variant = state->variant;
   // Every launch of a call takes the same arguments.
   if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
@@ -146,7 +144,8 @@ StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv,
   Grids grids = {};
   for (size_t i = 0; i < variant.launches.size(); ++i) {
     StatusOr<int64_t> grid =
-        gridOf(variant, variant.launches[i], multiprocessors, argv);
+        gridOf(variant, variant.launches[i],
+               state->device.info().multiprocessors, argv, schedule);
     if (!grid.ok())
       return grid.status().with(variant.name());
     if (*grid > maxGrid)

@@ -111,12 +111,38 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
           {"V", variant.valueDim}};
 }
 
+/// Values of names in the size expressions of a pack.
+static SizeBindings bindingsOf(const PackVariant &packed,
+                               const BenchShape &shape, const Gpu &gpu) {
+  SizeBindings sizes = bindingsOf(packed.variant, shape);
+  sizes.emplace_back("sms", gpu.multiprocessors);
+  return sizes;
+}
+
+/// Not 0 if the launch belongs to a call of these sizes.
+static StatusOr<int64_t> isPicked(const Launch &launch,
+                                  const SizeBindings &sizes) {
+  return evaluateSize(launch.when.empty() ? "1" : launch.when, sizes);
+}
+
+StatusOr<int64_t> workspaceOf(const PackVariant &packed,
+                              const BenchShape &shape, const Gpu &gpu) {
+  SizeBindings sizes = bindingsOf(packed, shape, gpu);
+  for (const Launch &launch : packed.launches) {
+    StatusOr<int64_t> picked = isPicked(launch, sizes);
+    if (!picked.ok())
+      return picked;
+    if (launch.usesWorkspace && *picked)
+      return evaluateSize(packed.workspace, sizes);
+  }
+  return int64_t(0);
+}
+
 StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
                             const Gpu &gpu) {
   const Variant &v = packed.variant;
   const CostFormulas formulas = costOf(v, !shape.lengths.empty());
-  SizeBindings sizes = bindingsOf(v, shape);
-  sizes.emplace_back("sms", gpu.multiprocessors);
+  SizeBindings sizes = bindingsOf(packed, shape, gpu);
   Estimate e;
   for (auto [formula, number] : {std::pair(&formulas.bytes, &e.bytes),
                                  std::pair(&formulas.flops, &e.flops)}) {
@@ -127,10 +153,15 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
   }
   e.instances = INT64_MAX;
   for (const Launch &launch : packed.launches) {
+    StatusOr<int64_t> picked = isPicked(launch, sizes);
+    if (!picked.ok())
+      return picked.status();
+    if (*picked == 0)
+      continue;
     StatusOr<int64_t> grid = evaluateSize(launch.grid, sizes);
     if (!grid.ok())
       return grid.status();
-    if (*grid > 0) // a schedule that these sizes pick
+    if (*grid > 0)
       e.instances = std::min(e.instances, *grid);
   }
   e.memoryMicroseconds = static_cast<double>(e.bytes) / gpu.bytes;

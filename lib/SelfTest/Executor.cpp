@@ -45,7 +45,7 @@ public:
   std::string origin() const override { return kernel.origin(); }
   const Image *image() const override { return &kernel.image(); }
 
-  void pretend(int64_t count) override { multiprocessors = count; }
+  void useSchedule(const std::string &when) override { schedule = when; }
 
   Status run(Case &c) override {
     Places places(c);
@@ -63,8 +63,7 @@ public:
     addresses = places.addresses((*memory)->address());
     if (Status s = bringWorkspace(c); !s.ok())
       return s;
-    StatusOr<GpuKernel::Grids> grids =
-        kernel.check(c.argv(&addresses), multiprocessors);
+    StatusOr<GpuKernel::Grids> grids = check(c.argv(&addresses));
     if (!grids.ok())
       return grids.status();
     if (Status s = kernel.launchChecked(stream, c.argv(&addresses), *grids);
@@ -85,7 +84,7 @@ public:
 
   StatusOr<double> time(Case &c, int launches) override {
     void **argv = c.argv(&addresses);
-    StatusOr<GpuKernel::Grids> grids = kernel.check(argv, multiprocessors);
+    StatusOr<GpuKernel::Grids> grids = check(argv);
     if (!grids.ok())
       return grids.status();
     return medianMicroseconds(device, stream, launches, [&] {
@@ -94,10 +93,15 @@ public:
   }
 
 private:
+  StatusOr<GpuKernel::Grids> check(CallArguments argv) const {
+    return kernel.check(argv, schedule ? &*schedule : nullptr);
+  }
+
   /// Results must not depend on what a workspace held before: it is poisoned.
   Status bringWorkspace(Case &c) {
     StatusOr<int64_t> bytes =
-        workspaceBytes(kernel.variant(), c.argv(&addresses));
+        workspaceBytes(kernel.variant(), c.argv(&addresses),
+                       schedule ? &*schedule : nullptr);
     if (!bytes.ok() || *bytes == 0)
       return bytes.ok() ? Status::success() : bytes.status();
     StatusOr<DeviceBuffer *> memory =
@@ -115,7 +119,7 @@ private:
   }
 
   GpuKernel kernel;
-  int64_t multiprocessors = 0; ///< pretended
+  std::optional<std::string> schedule; ///< null: as sizes pick
   Device device;
   Arena &arena;
   Arena workspace;

@@ -32,9 +32,9 @@ public:
   virtual std::string origin() const = 0;
   /// The image that a GPU runs; null on the host.
   virtual const Image *image() const { return nullptr; }
-  /// From now on picks among a variant's schedules as on a GPU of so many
-  /// multiprocessors; 0: of this one.
-  virtual void pretend(int64_t multiprocessors) { (void)multiprocessors; }
+  /// From now on runs this one of the variant's schedules (Launch::when),
+  /// whatever the sizes of a call.
+  virtual void useSchedule(const std::string &when) { (void)when; }
   /// Copies the case to the device, launches, and copies everything back,
   /// inputs and guards included.
   virtual Status run(reference::Case &c) = 0;

@@ -147,12 +147,18 @@ Status CaseRunner::updateReceipt(const Kernel &kernel,
   return receipts->write(path);
 }
 
-/// True if the sizes of a call pick one of several schedules.
-static bool picksBySize(const PackVariant &variant) {
-  return std::any_of(variant.launches.begin(), variant.launches.end(),
-                     [](const Launch &launch) {
-                       return launch.grid.find("sms") != std::string::npos;
-                     });
+/// The schedules of which the sizes of a call pick one; "" where there is one
+/// only.
+static std::vector<std::string> schedulesOf(const PackVariant &variant) {
+  std::vector<std::string> schedules;
+  for (const Launch &launch : variant.launches)
+    if (!launch.when.empty() &&
+        std::find(schedules.begin(), schedules.end(), launch.when) ==
+            schedules.end())
+      schedules.push_back(launch.when);
+  if (schedules.empty())
+    schedules.push_back("");
+  return schedules;
 }
 
 Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
@@ -175,12 +181,10 @@ Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
   double used = 0;
   std::vector<CaseSpec> cases =
       casesOf(variant.variant, session.seed, !session.settings.emulated);
-  size_t schedules = picksBySize(variant) ? 2 : 1;
-  for (size_t run = 0; run < schedules * cases.size(); ++run) {
+  std::vector<std::string> schedules = schedulesOf(variant);
+  for (size_t run = 0; run < schedules.size() * cases.size(); ++run) {
     const CaseSpec &spec = cases[run % cases.size()];
-    // The cases are small: the schedule of large calls is what a GPU of one
-    // multiprocessor picks.
-    (*kernel)->pretend(run < cases.size() ? 0 : 1);
+    (*kernel)->useSchedule(schedules[run / cases.size()]);
     Judged judged = runCase(**kernel, spec);
     session.beat();
     ++count;

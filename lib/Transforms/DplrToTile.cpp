@@ -9,24 +9,36 @@ namespace kdac {
 
 namespace {
 
-/// A second kernel of the same call, with narrower slices of V, which stands in
-/// for `kernel` where all its programs run at once: the sizes of a call leave
-/// one of them without instances.
-void buildForFew(func::FuncOp function, const Problem &problem,
-                 KernelBuilder &kernel, tile::ScheduleAttr schedule) {
-  auto programs = [](int64_t vTile) {
-    return "N * HV * ceildiv(V, " + std::to_string(vTile) + ")";
-  };
-  std::string few = programs(schedule.getVTile());
-  OpBuilder b(function);
-  kernel.function->setAttr(
-      "kdac.grid", b.getStringAttr(programs(kernel.schedule.getVTile()) +
-                                   " * less(sms, " + few + ")"));
-  KernelBuilder narrow(function, problem, schedule);
-  narrow.function.setName((function.getName() + "_few").str());
-  narrow.function->setAttr(
-      "kdac.grid", b.getStringAttr(few + " * less(" + few + ", sms + 1)"));
-  buildChunkForm(narrow);
+/// A kernel of the schedule that size expression `when` picks.
+void addWhen(func::FuncOp kernel, const std::string &when) {
+  auto old = kernel->getAttrOfType<StringAttr>("kdac.when");
+  std::string both = old ? old.str() + " * " + when : when;
+  kernel->setAttr("kdac.when", StringAttr::get(kernel.getContext(), both));
+}
+
+/// Other schedules of the same call, of which its sizes pick one: narrower
+/// slices of V where all their programs run at once, and segments where whole
+/// sequences would leave most of the GPU idle.
+void buildAlternatives(func::FuncOp function, const Problem &problem,
+                       KernelBuilder &kernel) {
+  SmallVector<func::FuncOp> whole = {kernel.function};
+  if (auto schedule = function->getAttrOfType<tile::ScheduleAttr>(
+          tile::kFewProgramsAttr)) {
+    std::string few =
+        "N * HV * ceildiv(V, " + std::to_string(schedule.getVTile()) + ")";
+    addWhen(kernel.function, "less(sms, " + few + ")");
+    KernelBuilder narrow(function, problem, schedule);
+    narrow.function.setName((function.getName() + "_few").str());
+    addWhen(narrow.function, "less(" + few + ", sms + 1)");
+    buildChunkForm(narrow);
+    whole.push_back(narrow.function);
+  }
+  if (auto count = function->getAttrOfType<IntegerAttr>(tile::kSegmentsAttr)) {
+    std::string pays =
+        buildSegments(function, problem, kernel.schedule, count.getInt());
+    for (func::FuncOp other : whole)
+      addWhen(other, "less(" + pays + ", 1)");
+  }
 }
 
 LogicalResult lower(func::FuncOp function) {
@@ -43,9 +55,7 @@ LogicalResult lower(func::FuncOp function) {
     buildChunkForm(kernel);
   else
     buildStepForm(kernel);
-  if (auto other =
-          function->getAttrOfType<tile::ScheduleAttr>(tile::kFewProgramsAttr))
-    buildForFew(function, *problem, kernel, other);
+  buildAlternatives(function, *problem, kernel);
   if (problem->recurrence.getSlots())
     buildSlotCheck(kernel);
   function.erase();

@@ -27,15 +27,18 @@ static int64_t lineAlignment(int64_t count, Type element) {
 }
 
 KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
-                             tile::ScheduleAttr schedule)
-    : problem(problem), schedule(schedule), base(source),
+                             tile::ScheduleAttr schedule, Part part)
+    : problem(problem), part(part), schedule(schedule), base(source),
       b(source.getLoc(), base) {
   keyTile = llvm::alignTo(problem.keyDim(), 16);
   valueTile = schedule.getVTile();
   createFunction(source);
   given = args;
   locateProgram();
+  if (part == Part::Join)
+    return;
   locateSlots();
+  guardSegment();
   loadGateParameters();
 }
 
@@ -132,14 +135,19 @@ void KernelBuilder::locateProgram() {
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   Value slice = b.remI(id, b.index(slices));
   Value sequenceHead = b.divI(id, b.index(slices));
+  if (part != Part::Whole)
+    std::tie(sequenceHead, slice) = locateSegment(id);
   valueHead = b.remI(sequenceHead, arg("HV"));
   sequence = b.divI(sequenceHead, arg("HV"));
   if (schedule.getRoles() == "warps")
     sequence = tile::LongestOp::create(b, arg("offsets"), sequence, arg("N"));
   keyHead = b.divI(valueHead, b.divI(arg("HV"), arg("H")));
   firstColumn = b.mulI(slice, b.index(valueTile));
-  columns = b.minI(b.index(valueTile),
-                   b.subI(b.index(problem.valueDim()), firstColumn));
+  Value width = b.index(problem.valueDim());
+  if (isTransfer)
+    width = arith::SelectOp::create(b, isTransfer, b.index(problem.keyDim()),
+                                    width);
+  columns = b.minI(b.index(valueTile), b.subI(width, firstColumn));
 
   // Offsets live in device memory, where the host cannot check them: clamping
   // to the buffer turns bad ones into wrong results, never into wild accesses.
@@ -154,6 +162,8 @@ void KernelBuilder::locateProgram() {
   begin = b.minI(b.maxI(offset(sequence), b.index(0)), limit);
   Value end = b.minI(b.maxI(offset(next), begin), limit);
   length = b.subI(end, begin);
+  if (part != Part::Whole)
+    narrowToSegment();
 }
 
 Value KernelBuilder::loadRows(StringRef name, Value first, Value offset,
@@ -336,12 +346,14 @@ void KernelBuilder::locateSlots() {
   guardArguments(live);
 }
 
+/// The argument, absent where `condition` does not hold.
+void KernelBuilder::guard(StringRef name, Value condition) {
+  if (Value ref = arg(name))
+    args[name] = tile::GuardOp::create(b, ref.getType(), ref, condition);
+}
+
 /// A skipped sequence reads zeros everywhere, which makes its output zero.
 void KernelBuilder::guardArguments(Value live) {
-  auto guard = [&](StringRef name, Value condition) {
-    if (Value ref = arg(name))
-      args[name] = tile::GuardOp::create(b, ref.getType(), ref, condition);
-  };
   for (StringRef name :
        {"q", "k", "v", "beta", "a", "b", "z", "q_cache", "k_cache", "v_cache"})
     guard(name, live);
@@ -372,10 +384,15 @@ KernelBuilder::StateAccess KernelBuilder::stateAccess(Value slot) {
 }
 
 Value KernelBuilder::loadState() {
-  StateAccess at = stateAccess(source);
-  auto type = b.tileType({keyTile, valueTile}, problem.stateType());
-  return b.toF32(tile::LoadOp::create(b, type, arg("h0"), at.base, at.stride,
-                                      at.valid, at.align, at.transposed));
+  bool kept = part == Part::Late; // in the workspace, by an earlier kernel
+  StateAccess at =
+      kept ? segmentAccess(segment, /*isStore=*/false) : stateAccess(source);
+  auto type = b.tileType({keyTile, valueTile},
+                         kept ? b.getF32Type() : problem.stateType());
+  Value state = b.toF32(tile::LoadOp::create(
+      b, type, kept ? segmentMemory : arg("h0"), at.base, at.stride, at.valid,
+      at.align, at.transposed));
+  return part == Part::Early ? startsAs(state) : state;
 }
 
 // How far ahead a state is asked for: about what the blocks on a large GPU hold
@@ -430,6 +447,12 @@ void KernelBuilder::storeState(Value state, Value ref, Value slot) {
 }
 
 void KernelBuilder::storeState(Value state) {
+  if (part == Part::Early) {
+    StateAccess at = segmentAccess(segment, /*isStore=*/true);
+    tile::StoreOp::create(b, state, segmentMemory, at.base, at.stride, at.valid,
+                          at.align, at.transposed);
+    return;
+  }
   Value ref = arg("ht");
   if (Value snapshots = arg("snapshots")) {
     Value given = tile::PresentOp::create(b, snapshots);

@@ -13,15 +13,24 @@
 
 namespace kdac {
 
+/// What a kernel does of a sequence that is cut into segments (Segments.cpp).
+enum class Part {
+  Whole, ///< all of it: the sequence is not cut
+  Early, ///< the first segment; of the others what becomes of any state
+  Join,  ///< from that, every segment's initial state
+  Late,  ///< all segments but the first
+};
+
 /// Builds one kernel function. After construction the insertion point is inside
 /// its body and the members below are set.
 class KernelBuilder {
 public:
   KernelBuilder(mlir::func::FuncOp source, const Problem &problem,
-                tile::ScheduleAttr schedule);
+                tile::ScheduleAttr schedule, Part part = Part::Whole);
 
   using Value = mlir::Value;
   const Problem &problem;
+  const Part part;
   tile::ScheduleAttr schedule;
   mlir::func::FuncOp function;
   mlir::OpBuilder base;
@@ -70,6 +79,11 @@ public:
   /// place.
   llvm::SmallVector<Value> loadCaches();
   void storeCaches(llvm::ArrayRef<Value> kept);
+
+  /// Part::Join: goes through the segments in order and turns what segment s
+  /// does to a state into the state after it.
+  void joinSegments();
+
   /// Ends the function.
   void finish();
 
@@ -78,6 +92,18 @@ private:
   void locateProgram();
   void locateSlots();
   void guardArguments(Value live);
+  void guard(llvm::StringRef name, Value condition);
+
+  //===-- Segments.cpp
+  //------------------------------------------------------===//
+  std::pair<Value, Value> locateSegment(Value id);
+  void narrowToSegment();
+  void guardSegment();
+  Value startsAs(Value state);
+  Value segmentState(Value number);
+  Value segmentTransfer(Value number);
+  Value heads();
+
   Value isSlot(Value index);
   struct Channels;
   Channels channelsOf(llvm::StringRef name, const MappedOperand &source);
@@ -97,8 +123,16 @@ private:
     int64_t align;
     bool transposed;
   };
+  StateAccess segmentAccess(Value number, bool isStore);
   StateAccess stateAccess(Value slot);
   void storeState(Value state, Value ref, Value slot);
+
+  Value segment;       ///< number of this program's, index
+  Value segments;      ///< of every sequence
+  Value lastSegment;   ///< the last that has tokens, or 0
+  Value isTransfer;    ///< i1, Part::Early: the program carries the identity
+  Value segmentMemory; ///< the workspace as f32
+  Value isLive;        ///< i1, Part::Join: the program has a state
 
   Value source,
       slot;        ///< where the state comes from and goes to: sequence or slot
@@ -112,6 +146,12 @@ private:
 
 /// The kernel that checks a pool kernel's indices, beside `kernel`.
 mlir::func::FuncOp buildSlotCheck(const KernelBuilder &kernel);
+
+/// The three kernels of a call whose sequences are cut into segments, which
+/// stands in for `kernel` where it has few programs of many chunks; gives the
+/// size expression that says where.
+std::string buildSegments(mlir::func::FuncOp source, const Problem &problem,
+                          tile::ScheduleAttr schedule, int64_t count);
 
 /// Fill the body of a kernel. dplr-to-tile's two forms.
 void buildChunkForm(KernelBuilder &kernel);

@@ -305,6 +305,9 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       function->setAttr(tile::kScheduleAttr, *schedule);
       // Half as wide, twice as many programs, where those fit the GPU at once.
       tile::ScheduleAttr s = *schedule;
+      if (s.getRoles() == "warps" && vTile == 0 && segments != 1)
+        function->setAttr(tile::kSegmentsAttr,
+                          OpBuilder(function).getI64IntegerAttr(segments));
       int64_t half = s.getVTile() / 2;
       if (s.getRoles() == "warps" && vTile == 0 &&
           half % tile::kChainColumns == 0)

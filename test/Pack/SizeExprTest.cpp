@@ -36,6 +36,8 @@ TEST(SizeExpr, SumsBindLooserThanProducts) {
 TEST(SizeExpr, LessPicks) {
   EXPECT_EQ(value("less(2, 3)"), 1);
   EXPECT_EQ(value("less(3, 3)"), 0);
+  EXPECT_EQ(value("minus(7, 3)"), 4);
+  EXPECT_EQ(value("minus(3, 7)"), 0);
   EXPECT_EQ(value("7 * less(4, 2 + 3) + less(5, 4)"), 7);
 }
 

@@ -141,7 +141,8 @@ class LoaderTest(unittest.TestCase):
         sizes = {"N": 3, "T": 65, "V": 100}
         for text, value in (("N * ceildiv(T, 64) + max(V, 7)", 106),
                             ("min(N, T) * (V + 1)", 303),
-                            ("less(N, 3) + less(2, N)", 1)):
+                            ("less(N, 3) + less(2, N)", 1),
+                            ("minus(N, 1) + minus(1, N + 9)", 1)):
             self.assertEqual(kdac_triton.evaluate(text, sizes), value)
         for text in ("N - 1", "K", "N.real", "open(N, T)", "N ** 2", "'N'"):
             with self.assertRaisesRegex(ValueError, "no size expression"):

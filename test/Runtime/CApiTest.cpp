@@ -234,6 +234,7 @@ TEST(CApi, Workspace) {
   PackVariant v = fixture::addLinear(ignored, "sm_90a", {}, "");
   v.launches[0].images = {writer.addImage(ImageKind::Cubin, "sm_90a", image)};
   v.workspace = "tokens * HV * 16";
+  v.launches[0].usesWorkspace = true;
   Arg workspace = {"workspace", ArgKind::Workspace, DType::I8, true, "bytes"};
   v.launches[0].args.push_back({workspace, 16});
   writer.add(v);

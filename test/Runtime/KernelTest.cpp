@@ -134,15 +134,16 @@ TEST(GpuKernel, PassesTritonsScratchPointers) {
   EXPECT_EQ(call.out, call.expected());
 }
 
-/// Two schedules of a variant: the sizes of a call leave one of them without
-/// instances. The driver's GPU has 132 multiprocessors.
+/// Two schedules of a variant: the sizes of a call pick one, unless the caller
+/// does. The driver's GPU has 132 multiprocessors.
 TEST(GpuKernel, SizesPickASchedule) {
   PackWriter one, two;
   PackVariant variant =
       fixture::addLinear(one, "sm_90a", {{ImageKind::Cubin, "sm_90a"}}, image);
   variant.launches.push_back(variant.launches[0]);
-  variant.launches[0].grid = "N * HV * less(sms, N * HV)";
-  variant.launches[1].grid = "N * HV * less(N * HV, sms + 1)";
+  std::string many = "less(sms, N * HV)", few = "less(N * HV, sms + 1)";
+  variant.launches[0].when = many;
+  variant.launches[1].when = few;
   two.addImage(ImageKind::Cubin, "sm_90a", image);
   two.add(variant);
   StatusOr<PackReader> pack = fixture::read(two);
@@ -153,8 +154,8 @@ TEST(GpuKernel, SizesPickASchedule) {
   fixture::Call call; // 8 instances
   using Grids = GpuKernel::Grids;
   EXPECT_EQ(*kernel->check(call.arguments()), (Grids{0, 8}));
-  EXPECT_EQ(*kernel->check(call.arguments(), 8), (Grids{0, 8}));
-  EXPECT_EQ(*kernel->check(call.arguments(), 7), (Grids{8, 0}));
+  EXPECT_EQ(*kernel->check(call.arguments(), &few), (Grids{0, 8}));
+  EXPECT_EQ(*kernel->check(call.arguments(), &many), (Grids{8, 0}));
   Status status = kernel->launch(nullptr, call.arguments());
   ASSERT_TRUE(status.ok()) << status.message();
   EXPECT_EQ(call.out, call.expected());

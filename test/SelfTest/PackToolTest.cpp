@@ -49,6 +49,7 @@ protected:
     v.launches[0].registers = host ? 0 : 168;
     v.ptxasVersion = host ? "" : "13.0.88";
     v.workspace = workspace;
+    v.launches[0].usesWorkspace = !workspace.empty();
     writer.add(v);
     std::string path = folder + "/" + fault + "-" + target + ".kdac";
     EXPECT_TRUE(writer.write(path).ok());

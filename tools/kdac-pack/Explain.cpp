@@ -81,8 +81,7 @@ StatusOr<ordered_json> costJson(const Question &q, const PackVariant &v) {
       {"bytes", {{"formula", formulas.bytes}, {"value", e->bytes}}},
       {"flops", {{"formula", formulas.flops}, {"value", e->flops}}}};
   if (!v.workspace.empty()) {
-    StatusOr<int64_t> bytes =
-        evaluateSize(v.workspace, selftest::bindingsOf(v.variant, q.shape));
+    StatusOr<int64_t> bytes = selftest::workspaceOf(v, q.shape, q.gpu);
     if (!bytes.ok())
       return bytes.status();
     cost["workspace_bytes"] = {{"formula", v.workspace}, {"value", *bytes}};
@@ -124,6 +123,7 @@ ordered_json launchesOf(const PackVariant &v) {
   for (const Launch &launch : v.launches)
     list.push_back({{"entry", launch.entry},
                     {"grid", launch.grid},
+                    {"when", launch.when},
                     {"abi", spell(launch.abi)},
                     {"block_threads", launch.blockThreads},
                     {"shared_bytes", launch.sharedBytes},
@@ -222,6 +222,8 @@ void print(const ordered_json &v) {
     line("launch", text(launch["entry"]) + ", grid " + text(launch["grid"]) +
                        ", block " + text(launch["block_threads"]) + ", ABI " +
                        text(launch["abi"]));
+    if (launch["when"] != "")
+      line("when", text(launch["when"]));
     line("resources", text(launch["registers"]) + " registers, " +
                           text(launch["spill_bytes"]) + " bytes spilled, " +
                           text(launch["shared_bytes"]) + " bytes shared, " +

@@ -26,6 +26,9 @@ inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tile.schedule";
 /// A second schedule of a function, for calls of few programs.
 inline constexpr llvm::StringLiteral kFewProgramsAttr = "tile.few_programs";
+/// i64: how many segments a sequence of few programs is cut into, 0: by the
+/// sizes of the call. Absent: it is not cut.
+inline constexpr llvm::StringLiteral kSegmentsAttr = "tile.segments";
 inline constexpr llvm::StringLiteral kPlaceAttr = "tile.place";
 inline constexpr llvm::StringLiteral kRoleAttr = "tile.role";
 /// Values of kRoleAttr.

@@ -47,9 +47,13 @@ struct Launch {
   /// Number of program instances, flat on x, as a size expression over the
   /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in
   /// a call with a status word, else 0; `sms` are the GPU's multiprocessors, 1
-  /// on the host. A launch of no instances does not happen: so a variant holds
-  /// several schedules, of which the sizes of a call pick one.
+  /// on the host. A launch of no instances does not happen.
   std::string grid;
+  /// Where not empty, over the same names: the launch belongs to a schedule, of
+  /// which a variant may hold several, and only happens where this is not 0.
+  /// Launches of one schedule have equal text.
+  std::string when;
+  bool usesWorkspace = false; ///< the variant's
   int64_t blockThreads = 1; ///< GPU only
   int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory
   int64_t scratchBytes = 0; ///< host only: 64-byte aligned, per thread
@@ -66,8 +70,9 @@ struct PackVariant {
   std::string schedule;     ///< the schedule attribute as text
   std::string llvmVersion;  ///< of the code generator
   std::string ptxasVersion; ///< of the assembler, or empty
-  /// Bytes of scratch in device memory that the caller brings, as a size
-  /// expression over N, HV and tokens (all tokens of the call); empty: none.
+  /// Bytes of scratch in device memory that the caller brings to a call one of
+  /// whose launches uses it, as a size expression over N, HV and tokens (all
+  /// tokens of the call); empty: none.
   std::string workspace;
   std::vector<Launch> launches; ///< in order; each waits for the one before
 
@@ -85,7 +90,7 @@ std::string spellImages(const Manifest &manifest, const Launch &launch);
 
 /// The version of the format this library writes; it reads every one up to it
 /// (docs/RUNTIME.md, "Versions").
-constexpr uint32_t packVersion = 2;
+constexpr uint32_t packVersion = 3;
 
 /// kernelArgs(variant) with the alignments every kdac kernel relies on: 16
 /// bytes for pointers, except offsets (their element); a stride keeps each

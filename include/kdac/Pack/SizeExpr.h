@@ -22,9 +22,11 @@ using SizeBindings = std::vector<std::pair<std::string_view, int64_t>>;
 ///     sum     := product ("+" product)*
 ///     product := factor ("*" factor)*
 ///     factor  := integer | name | "(" sum ")" | call
-///     call    := ("ceildiv" | "max" | "min" | "less") "(" sum "," sum ")"
+///     call    := function "(" sum "," sum ")"
 ///
-/// less(a, b) is 1 where a < b, else 0. /// Names are letters, digits and '_'.
+/// Functions: ceildiv, max, min; less(a, b) is 1 where a < b, else 0;
+/// minus(a, b) is a - b, or 0 where that is negative. Names are letters, digits
+/// and '_'.
 /// Every value is in [0, 2^63): a negative binding, an overflow and a division
 /// by zero are errors that quote `text`.
 StatusOr<int64_t> evaluateSize(std::string_view text,

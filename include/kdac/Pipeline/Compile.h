@@ -36,6 +36,8 @@ struct Artefact {
 struct CompiledLaunch {
   std::string entry; ///< symbol in every artefact
   std::string grid;  ///< size expression
+  std::string when;  ///< size expression, or empty
+  bool usesWorkspace = false;
   // GPU
   LaunchAbi abi = LaunchAbi::Bare;
   int64_t blockThreads = 1;

@@ -20,7 +20,7 @@ namespace kdac {
 class GpuKernel {
 public:
   /// The most launches of one call, and how many instances each has.
-  static constexpr size_t maxLaunches = 4;
+  static constexpr size_t maxLaunches = 12;
   static constexpr size_t maxParameters = 72; ///< of one kernel
   using Grids = std::array<int64_t, maxLaunches>;
 
@@ -44,9 +44,9 @@ public:
   /// gridOf done once for a call that is repeated.
   Status launchChecked(cuda::Stream stream, CallArguments argv,
                        const Grids &grids) const;
-  /// checkCall, and gridOf of every launch, as on a GPU of `multiprocessors`;
-  /// 0: of this one. What another GPU would run runs here too.
-  StatusOr<Grids> check(CallArguments argv, int64_t multiprocessors = 0) const;
+  /// checkCall, and gridOf of every launch; `schedule` as there.
+  StatusOr<Grids> check(CallArguments argv,
+                        const std::string *schedule = nullptr) const;
 
 private:
   struct Parameters;

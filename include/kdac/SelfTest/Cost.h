@@ -40,6 +40,10 @@ struct Estimate {
 };
 
 /// Errors: a shape whose numbers exceed 64 bits.
+/// Bytes of workspace that a call of this shape brings.
+StatusOr<int64_t> workspaceOf(const PackVariant &variant,
+                              const BenchShape &shape, const Gpu &gpu);
+
 StatusOr<Estimate> estimate(const PackVariant &variant, const BenchShape &shape,
                             const Gpu &gpu);
 

@@ -1,0 +1,280 @@
+// Sequences cut into segments, for calls whose few programs have many chunks.
+//
+// What a segment does to a state is affine: S -> A S + Z. Three kernels of one
+// call, with R segments in the middle of R + 2:
+//   early  the first segment as it is; for each in the middle two programs: one
+//          runs it from zero, which leaves Z, one from the identity without
+//          values, which leaves A;
+//   join   S_1, then S_(s+1) = A_s S_s + Z_s;
+//   late   every segment but the first from its own initial state.
+// Nothing is approximated, and every chunk but those of the two ends is run
+// three times, on as many more multiprocessors.
+#include "KernelBuilder.h"
+#include "kdac/Target/Targets.h"
+
+#include "llvm/Support/MathExtras.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+/// Columns of V and warps of a joining program.
+static constexpr int64_t kJoinColumns = 16, kJoinWarps = 8;
+/// Joining takes time for every segment, and so does filling the rings.
+static constexpr int64_t kMostSegments = 24, kLeastChunks = 8;
+/// What the two further kernels and a segment cost, in chunks.
+static constexpr int64_t kSegmentCost = 16;
+
+static Value isEqual(TileBuilder &b, Value x, Value y) {
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
+}
+
+static Value isLess(TileBuilder &b, Value x, Value y) {
+  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+}
+
+static Value select(TileBuilder &b, Value condition, Value x, Value y) {
+  return arith::SelectOp::create(b, condition, x, y);
+}
+
+//===-- Which segment
+//-----------------------------------------------------===//
+
+Value KernelBuilder::heads() { return b.mulI(arg("N"), arg("HV")); }
+
+/// The sequence and head of program `id` and its slice of V, or of the
+/// identity's columns. How many segments there are shows in how many programs.
+std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
+  int64_t slices = llvm::divideCeil(problem.valueDim(), valueTile);
+  int64_t transfers = llvm::divideCeil(problem.keyDim(), valueTile);
+  Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
+  Value one = b.index(1);
+  if (part == Part::Join) {
+    // Those beyond the last state only count the segments.
+    Value joins = b.mulI(heads(), b.index(slices));
+    segments = b.subI(programs, joins);
+    isLive = isLess(b, id, joins);
+    id = b.minI(id, b.subI(joins, one));
+    return {b.divI(id, b.index(slices)), b.remI(id, b.index(slices))};
+  }
+  Value each = b.divI(programs, heads());
+  Value sequenceHead = b.divI(id, each), rest = b.remI(id, each);
+  if (part == Part::Late) {
+    segments = b.addI(b.divI(each, b.index(slices)), one);
+    segment = b.addI(b.divI(rest, b.index(slices)), one);
+    return {sequenceHead, b.remI(rest, b.index(slices))};
+  }
+  Value both = b.index(slices + transfers);
+  Value middle = b.divI(b.subI(each, b.index(slices)), both);
+  segments = b.addI(middle, b.index(2));
+  // Program `rest` of the middle ones counts from `slices`.
+  Value isFirst = isLess(b, rest, b.index(slices));
+  Value past = b.maxI(b.subI(rest, b.index(slices)), b.index(0));
+  Value within = select(b, isFirst, rest, b.remI(past, both));
+  segment = select(b, isFirst, b.index(0), b.addI(b.divI(past, both), one));
+  isTransfer = isLess(b, b.index(slices - 1), within);
+  Value column = b.subI(within, b.index(slices));
+  return {sequenceHead, select(b, isTransfer, column, within)};
+}
+
+/// Segments are whole chunks, as many in each; the last ones may be empty.
+void KernelBuilder::narrowToSegment() {
+  Value chunk = b.index(schedule.getChunk()), one = b.index(1);
+  Value chunks = arith::CeilDivSIOp::create(b, length, chunk);
+  Value each = arith::CeilDivSIOp::create(b, chunks, segments);
+  Value used = arith::CeilDivSIOp::create(b, chunks, b.maxI(each, one));
+  lastSegment = b.maxI(b.subI(used, one), b.index(0));
+  segmentMemory = tile::ViewOp::create(
+      b, tile::RefType::get(b.getContext(), b.getF32Type()), arg("workspace"),
+      0);
+  if (part == Part::Join)
+    return;
+  Value tokens = b.mulI(each, chunk);
+  Value first = b.minI(b.mulI(segment, tokens), length);
+  Value end = b.minI(b.addI(first, tokens), length);
+  begin = b.addI(begin, first);
+  length = b.subI(end, first);
+}
+
+/// Only the first segment has the sequence's initial state and writes output
+/// early; the last one writes the final state. Where the first is the last, the
+/// second, which is empty, passes its state on.
+void KernelBuilder::guardSegment() {
+  if (part == Part::Early) {
+    Value isFirst = isEqual(b, segment, b.index(0));
+    guard("h0", isFirst);
+    guard("out", isFirst);
+    Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+    guard("v", arith::XOrIOp::create(b, isTransfer, yes));
+  }
+  if (part == Part::Late)
+    guard("ht", isEqual(b, segment, b.maxI(lastSegment, b.index(1))));
+}
+
+//===-- States in the workspace
+//-------------------------------------------===//
+
+/// First element of the state before segment `number` >= 1 of this sequence and
+/// head, V first.
+Value KernelBuilder::segmentState(Value number) {
+  Value head = b.addI(b.mulI(sequence, arg("HV")), valueHead);
+  Value at = b.addI(b.mulI(b.subI(number, b.index(1)), heads()), head);
+  return b.mulI(at, b.index(problem.keyDim() * problem.valueDim()));
+}
+
+/// First element of A of segment `number` >= 1: row j is what becomes of unit
+/// vector j. All states come before.
+Value KernelBuilder::segmentTransfer(Value number) {
+  Value head = b.addI(b.mulI(sequence, arg("HV")), valueHead);
+  Value at = b.addI(b.mulI(b.subI(number, b.index(1)), heads()), head);
+  int64_t square = problem.keyDim() * problem.keyDim();
+  return b.addI(segmentState(segments), b.mulI(at, b.index(square)));
+}
+
+KernelBuilder::StateAccess KernelBuilder::segmentAccess(Value number,
+                                                        bool isStore) {
+  int64_t keyDim = problem.keyDim();
+  Value base = segmentState(isStore ? b.addI(number, b.index(1)) : number);
+  if (isTransfer)
+    base = select(b, isTransfer, segmentTransfer(number), base);
+  return {b.addI(base, b.mulI(firstColumn, b.index(keyDim))),
+          b.index(keyDim),
+          {b.index(keyDim), columns},
+          std::min<int64_t>(16, keyDim * 4),
+          true};
+}
+
+/// The identity's columns where this program carries it, else `state`.
+Value KernelBuilder::startsAs(Value state) {
+  auto shape = cast<RankedTensorType>(state.getType()).getShape();
+  auto type = b.tileType(shape, b.getIndexType());
+  // Where it is not carried, no row has such a number.
+  Value offset = select(b, isTransfer, firstColumn, b.index(keyTile));
+  Value rows = tile::IotaOp::create(b, type, 0);
+  Value columns = arith::AddIOp::create(b, tile::IotaOp::create(b, type, 1),
+                                        b.splat(offset, shape));
+  Value isOne = isEqual(b, rows, columns);
+  return arith::SelectOp::create(b, isOne, b.constantLike(state, 1.0), state);
+}
+
+//===-- Join
+//--------------------------------------------------------------===//
+
+/// States are carried transposed, [v, K], as they lie in memory. Factors are
+/// split in two bf16 each, 16 bits, whose products are exact in f32 but for
+/// that of the two rests, which is left out.
+void KernelBuilder::joinSegments() {
+  int64_t keyDim = problem.keyDim();
+  Type narrow = b.getBF16Type(), wide = b.getF32Type();
+  auto loadTile = [&](Value base, int64_t rows, Value valid) -> Value {
+    return tile::LoadOp::create(
+        b, b.tileType({rows, keyDim}, wide), segmentMemory, base,
+        b.index(keyDim), ValueRange{valid, b.index(keyDim)}, 16, false);
+  };
+  auto stateAt = [&](Value number) {
+    return b.addI(segmentState(number),
+                  b.mulI(firstColumn, b.index(keyDim)));
+  };
+  auto split = [&](Value x) -> std::pair<Value, Value> {
+    Value high = b.round(x, narrow);
+    return {high, b.round(b.sub(x, b.toF32(high)), narrow)};
+  };
+  Value first = b.index(1);
+  Value last = select(b, isLive, b.maxI(lastSegment, first), first);
+  Value initial = loadTile(stateAt(first), valueTile, columns);
+  auto loop = scf::ForOp::create(b, first, last, first, ValueRange{initial});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value number = loop.getInductionVar();
+    Value after = stateAt(b.addI(number, b.index(1)));
+    Value transfer =
+        loadTile(segmentTransfer(number), keyDim, b.index(keyDim));
+    Value zeroState = loadTile(after, valueTile, columns);
+    auto [a, aRest] = split(transfer);
+    auto [s, sRest] = split(loop.getRegionIterArg(0));
+    Value next = b.dot(s, aRest, zeroState);
+    next = b.dot(sRest, a, next);
+    next = b.dot(s, a, next);
+    tile::StoreOp::create(b, next, segmentMemory, after, b.index(keyDim),
+                          ValueRange{columns, b.index(keyDim)}, 16, false);
+    scf::YieldOp::create(b, next);
+  }
+  finish();
+}
+
+//===-- The kernels
+//-------------------------------------------------------===//
+
+std::string buildSegments(func::FuncOp source, const Problem &problem,
+                          tile::ScheduleAttr schedule, int64_t count) {
+  MLIRContext *context = source.getContext();
+  auto text = [](int64_t number) { return std::to_string(number); };
+  auto call = [](StringRef function, const std::string &x,
+                 const std::string &y) {
+    return (function + "(" + x + ", " + y + ")").str();
+  };
+  int64_t slices = llvm::divideCeil(problem.valueDim(), schedule.getVTile());
+  int64_t both =
+      slices + llvm::divideCeil(problem.keyDim(), schedule.getVTile());
+  int64_t joins = llvm::divideCeil(problem.valueDim(), kJoinColumns);
+  std::string heads = "max(1, N * HV)";
+  std::string chunks =
+      "ceildiv(tokens, " + text(schedule.getChunk()) + " * max(1, N))";
+
+  // As many segments in the middle as programs fit beside those of the first.
+  int64_t atOnce = findTarget(schedule.getTarget())->multiprocessors;
+  std::string perHead = call("minus", call("ceildiv", text(atOnce + 1), heads),
+                             text(1)); // atOnce / heads, rounded down
+  std::string fitting =
+      call("minus", call("ceildiv", "minus(" + perHead + ", " + text(slices) +
+                                        ") + 1",
+                         text(both)),
+           text(1));
+  std::string useful = call(
+      "min", text(kMostSegments - 2),
+      call("max", "1", call("minus", call("ceildiv", chunks, text(kLeastChunks)),
+                            "2")));
+  std::string middle =
+      count ? text(std::max<int64_t>(count, 2) - 2)
+            : call("min", fitting, useful);
+  std::string segments = "(" + middle + " + 2)";
+  // 2 chunks / segments + cost < chunks
+  std::string pays = call("less", text(kSegmentCost) + " * " + segments +
+                                      " + 2 * " + chunks,
+                          chunks + " * " + segments);
+
+  auto finishKernel = [&](KernelBuilder &kernel, StringRef suffix,
+                          const std::string &grid) {
+    func::FuncOp f = kernel.function;
+    f.setName((source.getName() + suffix).str());
+    f->setAttr("kdac.grid", StringAttr::get(context, grid));
+    f->setAttr("kdac.when", StringAttr::get(context, pays));
+    int64_t bytes = problem.keyDim() * 4;
+    f->setAttr("kdac.workspace",
+               StringAttr::get(context,
+                               "N * HV * (" + middle + " + 1) * " +
+                                   text((problem.keyDim() +
+                                         problem.valueDim()) * bytes)));
+  };
+  KernelBuilder early(source, problem, schedule, Part::Early);
+  buildChunkForm(early);
+  finishKernel(early, "_early",
+               "N * HV * (" + text(slices) + " + " + middle + " * " +
+                   text(both) + ")");
+  auto joining = tile::ScheduleAttr::get(
+      context, schedule.getTarget(), "chunk", schedule.getChunk(),
+      schedule.getLeaf(), kJoinColumns, kJoinWarps, 1,
+      BFloat16Type::get(context), schedule.getGram(), "fused");
+  KernelBuilder join(source, problem, joining, Part::Join);
+  join.joinSegments();
+  finishKernel(join, "_join", "less(0, N * HV * " + middle + ") * (N * HV * " +
+                                  text(joins) + " + " + segments + ")");
+  KernelBuilder late(source, problem, schedule, Part::Late);
+  buildChunkForm(late);
+  finishKernel(late, "_late",
+               "N * HV * " + text(slices) + " * (" + middle + " + 1)");
+  return pays;
+}
+
+} // namespace kdac
