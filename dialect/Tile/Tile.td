@@ -58,7 +58,8 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
     - `gram`: element type of a decayed Gram product's scaled factors.
     - `roles`: "fused"; "split" into a kernel that prepares chunks in any order
       and one that runs along the state, with a workspace between them; or
-      "warps", the same two roles and the transfers as warps of one kernel.
+      "warps", the same two roles and the transfers as warps of one kernel;
+      "prepare" or "chain", the warps of one of the two, with a workspace between.
   }];
   let parameters = (ins StringRefParameter<>:$target, StringRefParameter<>:$form,
     "int64_t":$chunk, "int64_t":$leaf, "int64_t":$v_tile, "int64_t":$warps,
@@ -166,10 +167,11 @@ def Tile_ViewOp : Tile_Op<"view", [Pure]> {
 def Tile_CutOp : Tile_Op<"cut", [MemoryEffects<[MemWrite]>]> {
   let summary = "say which image of the workspace belongs to this iteration";
   let description = [{
-    Stands in the chunk loop of a kernel whose schedule splits its roles.
-    tile-split-roles cuts the loop where values pass from work that does not
+    Stands in the chunk loop of a kernel that leaves images to another or finds
+    them. Where the schedule splits roles, tile-split-roles cuts the loop where values pass from work that does not
     depend on the carried state to work that does; `image` is where those of this
-    iteration are kept in between. Gone after that pass.
+    iteration are kept in between, and the op is gone. Roles as warps of two
+    kernels, "prepare" and "chain", pass on whole images.
   }];
   let arguments = (ins Index:$image);
   let assemblyFormat = "$image attr-dict `:` type($image)";

@@ -132,6 +132,13 @@ public:
   /// Waits until the phase of this parity (i32, 0 or 1) is over.
   void waitBarrier(Value barrier, Value parity);
   void publishBarriers();
+  /// Arrives at an mbarrier whose phase also waits for `bytes` to be copied.
+  void arriveExpecting(Value barrier, int64_t bytes);
+  /// Copies of whole, aligned 16 bytes by one thread; addresses as integers.
+  void bulkLoad(Value shared, Value global, int64_t bytes, Value barrier);
+  void bulkStore(Value global, Value shared, int64_t bytes);
+  /// Until all but the `left` last stores are done, or have read their source.
+  void waitBulkStores(int64_t left, bool read);
   /// Makes this thread's writes to shared memory visible to wgmma.
   void proxyFence();
 

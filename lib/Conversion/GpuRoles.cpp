@@ -126,6 +126,8 @@ LogicalResult RoleLowering::match() {
         imageRows.push_back(load);
     } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
       output = store;
+    } else if (auto place = dyn_cast<tile::CutOp>(op)) {
+      cut = place;
     } else if (auto cumsum = dyn_cast<tile::CumsumOp>(op)) {
       parts.decay = cumsum;
     } else if (auto gram = dyn_cast<tile::DecayedGramOp>(op)) {
@@ -223,7 +225,7 @@ int64_t RoleLowering::keyDim() {
 }
 
 int64_t RoleLowering::chainWarpgroups() const {
-  return at.schedule.getVTile() / tile::kChainColumns;
+  return tile::chainWarpgroups(at.schedule);
 }
 
 Value RoleLowering::bufferOf(Value ringed, Value number) {
@@ -407,15 +409,16 @@ void RoleLowering::initialise() {
   branch(b.equal(at.thread, b.i32(0)), [&] {
     for (int64_t i = 0; i < imageStages(); ++i) {
       b.initBarrier(loadedImage(b.i32(i)), warpgroup);
-      b.initBarrier(preparedImage(b.i32(i)), 2);
+      b.initBarrier(preparedImage(b.i32(i)), prepares() ? 2 : 1);
     }
     for (int64_t i = 0; i < valueStages(); ++i) {
       b.initBarrier(loadedValue(b.i32(i)), warpgroup);
-      b.initBarrier(madeOutput(b.i32(i)), chainWarps);
+      b.initBarrier(madeOutput(b.i32(i)), std::max<int64_t>(1, chainWarps));
     }
     b.publishBarriers();
   });
-  zeroAboveDiagonal();
+  if (prepares())
+    zeroAboveDiagonal();
   b.proxyFence();
   at.synchronise();
 }
@@ -432,14 +435,20 @@ void RoleLowering::dispatch() {
     readScalars();
     body();
   };
+  int64_t preparers = tile::preparePairs(at.schedule) / 2;
+  auto others = [&] { role(2, [&] { transfer(); }); };
+  auto preparing = [&] {
+    if (preparers == 0)
+      return others();
+    branch(
+        b.less(group, b.i32(chains + preparers)),
+        [&] { role(1, [&] { prepare(); }); }, others);
+  };
+  if (chains == 0)
+    return preparing();
   branch(
       b.less(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
-      [&] {
-        branch(
-            b.less(group, b.i32(chains + tile::preparePairs(at.schedule) / 2)),
-            [&] { role(1, [&] { prepare(); }); },
-            [&] { role(2, [&] { transfer(); }); });
-      });
+      preparing);
 }
 
 LogicalResult RoleLowering::run() {

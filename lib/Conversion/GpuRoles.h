@@ -75,6 +75,7 @@ private:
   int64_t valueStages() { return at.place(output.getValue()).getStages(); }
   int64_t keyDim();
   int64_t chainWarpgroups() const;
+  bool prepares() const { return tile::preparePairs(at.schedule) > 0; }
 
   //===-- Transfer (GpuTransfer.cpp)
   //----------------------------------------===//
@@ -86,6 +87,12 @@ private:
   Value rowBytes(mlir::Operation *op);
   void startRows(tile::LoadOp load, Value number, Value address);
   void storeOutput(Value number, Value address);
+  void transferImagesOut();
+  Value workspaceImage(Value number);
+  Value imageBuffer(Value number);
+  void startImage(Value number);
+  void storeImage(Value number);
+  int64_t imageSize() const;
 
   //===-- Prepare (GpuPrepare.cpp)
   //------------------------------------------===//
@@ -104,6 +111,7 @@ private:
   llvm::SmallVector<tile::LoadOp> imageRows; ///< q, k and g
   tile::LoadOp values;                       ///< v
   tile::StoreOp output;
+  tile::CutOp cut; ///< where images are in the workspace, if they are
   PreparedChunk parts;
   mlir::IRMapping roleScalars; ///< what `at.scalars` is outside the chunk loop
   Value chunks;                ///< i32: how many this program has

@@ -103,10 +103,87 @@ void RoleLowering::storeOutput(Value number, Value address) {
   }
 }
 
+//===-- Whole images
+//-------------------------------------------------------===//
+
+int64_t RoleLowering::imageSize() const {
+  return at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.image")[1];
+}
+
+/// Where the image of chunk `number` is in the workspace, i64.
+Value RoleLowering::workspaceImage(Value number) {
+  enterChunk(number, cut.getOperation());
+  Value image = b.toI64(at.scalars.lookup(cut.getImage()));
+  at.scalars = roleScalars;
+  Value workspace;
+  for (BlockArgument argument : at.kernel.getArguments())
+    if (auto ref = dyn_cast<tile::RefType>(argument.getType());
+        ref && ref.getElementType().isInteger(8))
+      workspace = roleScalars.lookup(argument);
+  return b.add(LLVM::PtrToIntOp::create(b, b.getI64Type(), workspace),
+               b.mul64(image, b.i64(imageSize())));
+}
+
+/// Its address in the ring, i32.
+Value RoleLowering::imageBuffer(Value number) {
+  auto image = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.image");
+  return b.address(
+      pointer(b.mul(b.rem(number, imageStages()), image[2]), image[0]));
+}
+
+void RoleLowering::startImage(Value number) {
+  Value from = workspaceImage(number);
+  branch(b.equal(threadInGroup, b.i32(0)), [&] {
+    b.arriveExpecting(preparedImage(number), imageSize());
+    b.bulkLoad(imageBuffer(number), from, imageSize(), preparedImage(number));
+  });
+}
+
+void RoleLowering::storeImage(Value number) {
+  Value to = workspaceImage(number);
+  branch(b.equal(threadInGroup, b.i32(0)), [&] {
+    b.bulkStore(to, imageBuffer(number), imageSize());
+    b.waitBulkStores(1, /*read=*/true);
+  });
+}
+
+/// Where nothing but images is made: rows come in, images go out. A buffer is
+/// filled again one turn after its image was sent, when that has been read.
+void RoleLowering::transferImagesOut() {
+  int64_t ahead = imageStages() - 1;
+  Values addresses;
+  for (tile::LoadOp load : imageRows)
+    addresses.push_back(firstPiece(load, load.getResult(), 0));
+  Value barrier = b.i32(tile::preparePairs(at.schedule) + 1);
+  loop(b.i32(-ahead), chunks, 1, addresses, [&](Value number, Values &now) {
+    Value isMade =
+        arith::CmpIOp::create(b, arith::CmpIPredicate::sge, number, b.i32(0));
+    branch(isMade, [&] {
+      b.waitBarrier(preparedImage(number), parityOf(number, imageStages()));
+      storeImage(number);
+      b.namedBarrier(barrier, kTransferThreads);
+    });
+    Value next = b.add(number, ahead);
+    branch(b.less(next, chunks), [&] {
+      for (auto [i, load] : llvm::enumerate(imageRows))
+        startRows(load, next, now[i]);
+      b.arriveAfterCopies(loadedImage(next));
+    });
+    at.scalars = roleScalars;
+    for (auto [load, address] : llvm::zip(imageRows, now))
+      address = b.add(address, b.mul64(rowBytes(load), b.i64(chunkRows())));
+  });
+  b.waitBulkStores(0, /*read=*/false);
+}
+
 /// One loop fills and drains both rings: `ahead` turns before chunk 0 it begins
 /// to load. Addresses are counted up, which takes fewer registers than making
 /// them from sizes.
 void RoleLowering::transfer() {
+  if (chainWarpgroups() == 0)
+    return transferImagesOut();
+  if (!prepares())
+    imageRows.clear(); // images come whole
   int64_t ahead = imageStages(), valuesAhead = valueStages();
   SmallVector<Operation *> moved;
   Values addresses;
@@ -128,6 +205,8 @@ void RoleLowering::transfer() {
     });
     Value next = b.add(number, ahead);
     branch(b.less(next, chunks), [&] {
+      if (!prepares())
+        return startImage(next);
       for (auto [i, load] : llvm::enumerate(imageRows))
         startRows(load, next, now[i]);
       b.arriveAfterCopies(loadedImage(next));

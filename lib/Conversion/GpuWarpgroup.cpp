@@ -94,6 +94,33 @@ void GpuEmitter::proxyFence() {
   assembly("fence.proxy.async.shared::cta;", "~{memory}", {}, {});
 }
 
+//===-- Bulk copies
+//--------------------------------------------------------===//
+
+void GpuEmitter::arriveExpecting(Value barrier, int64_t bytes) {
+  assembly("mbarrier.arrive.expect_tx.shared.b64 _, [$0], $1;", "r,n,~{memory}",
+           {}, {barrier, i32(bytes)});
+}
+
+void GpuEmitter::bulkLoad(Value shared, Value global, int64_t bytes,
+                          Value barrier) {
+  assembly("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes "
+           "[$0], [$1], $2, [$3];",
+           "r,l,n,r,~{memory}", {}, {shared, global, i32(bytes), barrier});
+}
+
+void GpuEmitter::bulkStore(Value global, Value shared, int64_t bytes) {
+  assembly("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2; "
+           "cp.async.bulk.commit_group;",
+           "l,r,n,~{memory}", {}, {global, shared, i32(bytes)});
+}
+
+void GpuEmitter::waitBulkStores(int64_t left, bool read) {
+  assembly("cp.async.bulk.wait_group" + std::string(read ? ".read " : " ") +
+               std::to_string(left) + ";",
+           "~{memory}", {}, {});
+}
+
 //===-- Matrices
 //-----------------------------------------------------------===//
 

@@ -163,7 +163,7 @@ void GpuLowering::locateThread(Value threadIndex) {
 }
 
 LogicalResult GpuLowering::run() {
-  if (schedule.getRoles() == "warps")
+  if (tile::hasWarpRoles(schedule))
     return RoleLowering(*this).run();
   createKernel();
   return lowerBlock(kernel.getBody().front());

@@ -40,9 +40,24 @@ static RankedTensorType tensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }
 
+bool kdac::tile::hasWarpRoles(ScheduleAttr schedule) {
+  StringRef roles = schedule.getRoles();
+  return roles == "warps" || roles == "prepare" || roles == "chain";
+}
+
+int64_t kdac::tile::chainWarpgroups(ScheduleAttr schedule) {
+  return schedule.getRoles() == "prepare" ? 0
+                                          : schedule.getVTile() / kChainColumns;
+}
+
 int64_t kdac::tile::preparePairs(ScheduleAttr schedule) {
-  int64_t chain = schedule.getVTile() / kChainColumns;
-  return 2 * (schedule.getWarps() / 4 - chain - 1);
+  if (schedule.getRoles() == "chain")
+    return 0;
+  return 2 * (schedule.getWarps() / 4 - chainWarpgroups(schedule) - 1);
+}
+
+int64_t kdac::tile::imageBytes(int64_t keyDim, int64_t chunk) {
+  return 3 * chunk * keyDim * 2 + 2 * chunk * chunk * 2 + keyDim * 4;
 }
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
@@ -73,8 +88,10 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
              << "expected operand and gram of bf16, f16, tf32 or f32, but got "
              << type;
   // schedule C5
-  if (roles != "fused" && roles != "split" && roles != "warps")
-    return emitError() << "expected roles \"fused\", \"split\" or \"warps\", "
+  if (!llvm::is_contained({"fused", "split", "warps", "prepare", "chain"},
+                          roles))
+    return emitError() << "expected roles \"fused\", \"split\", \"warps\", "
+                          "\"prepare\" or \"chain\", "
                           "but got \""
                        << roles << "\"";
   return success();

@@ -103,17 +103,15 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
 }
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
-                                   cuda::Stream stream) {
-  StatusOr<GpuKernel::Grids> grids = kernel.check(sets[0]->arguments());
-  if (!grids.ok())
-    return grids.status();
+                                   cuda::Stream stream,
+                                   const GpuKernel::Grids &grids) {
   size_t next = 0;
   int launches = 1;
   auto enqueue = [&] {
     Status status;
     for (int i = 0; i < launches && status.ok(); ++i)
       status = kernel.launchChecked(
-          stream, sets[next++ % sets.size()]->arguments(), *grids);
+          stream, sets[next++ % sets.size()]->arguments(), grids);
     return status;
   };
   StatusOr<double> guess = medianMicroseconds(device, stream, warmUps, enqueue);
@@ -127,8 +125,34 @@ StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
   return us.ok() ? StatusOr<double>(*us / launches) : us;
 }
 
+StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
+                                   cuda::Stream stream, std::string &launches) {
+  StatusOr<GpuKernel::Grids> grids = kernel.check(sets[0]->arguments());
+  if (!grids.ok())
+    return grids.status();
+  StatusOr<double> all = time(kernel, sets, stream, *grids);
+  const std::vector<Launch> &list = kernel.variant().launches;
+  auto happens = [](int64_t grid) { return grid != 0; };
+  if (std::count_if(grids->begin(), grids->end(), happens) < 2)
+    return all;
+  for (size_t i = 0; i < list.size() && all.ok(); ++i) {
+    if (!happens((*grids)[i]))
+      continue;
+    GpuKernel::Grids alone = {};
+    alone[i] = (*grids)[i];
+    StatusOr<double> us = time(kernel, sets, stream, alone);
+    if (!us.ok())
+      return us;
+    char text[32];
+    std::snprintf(text, sizeof text, ": %.1f us\n", *us);
+    launches += "  alone " + list[i].entry + text;
+  }
+  return all;
+}
+
 StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
-                                     const BenchShape &shape) {
+                                     const BenchShape &shape,
+                                     std::string &launches) {
   StatusOr<StreamHandle> stream = StreamHandle::create(device);
   if (!stream.ok())
     return stream.status();
@@ -142,7 +166,7 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
   if (correct.code() == ErrorCode::Device)
     return correct;
   // A wrong kernel is timed too: whoever repairs it wants to know.
-  StatusOr<double> us = time(kernel, *sets, stream->get());
+  StatusOr<double> us = time(kernel, *sets, stream->get(), launches);
   if (!us.ok())
     return us.status();
   if (!correct.ok())
@@ -176,7 +200,8 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
   for (const BenchShape &shape : shapes) {
     if (shape.form != variant.variant.form)
       continue;
-    StatusOr<Entry> entry = measure(*kernel, shape);
+    std::string launches;
+    StatusOr<Entry> entry = measure(*kernel, shape, launches);
     if (!entry.ok()) {
       std::fprintf(session.log, "FAIL %s %s: %s\n", name.c_str(),
                    shape.spelled().c_str(), entry.status().message().c_str());
@@ -189,11 +214,11 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
     entry->compiledByDriver = kernel->origin().rfind("ptx", 0) == 0;
     std::fprintf(session.log,
                  "time %s %s: %.1f us, floor %.1f us (%.0f %%), error %.2g "
-                 "%.2g\n",
+                 "%.2g\n%s",
                  name.c_str(), shape.spelled().c_str(), *entry->microseconds,
                  entry->floorMicroseconds,
                  100 * entry->floorMicroseconds / *entry->microseconds,
-                 entry->errorOut, *entry->errorState);
+                 entry->errorOut, *entry->errorState, launches.c_str());
     if (Status s = appendLines(session.settings.ledger,
                                {ledgerLine(session.machine, variant, *entry)});
         !s.ok()) {

@@ -139,7 +139,7 @@ void KernelBuilder::locateProgram() {
     std::tie(sequenceHead, slice) = locateSegment(id);
   valueHead = b.remI(sequenceHead, arg("HV"));
   sequence = b.divI(sequenceHead, arg("HV"));
-  if (schedule.getRoles() == "warps")
+  if (tile::hasWarpRoles(schedule))
     sequence = tile::LongestOp::create(b, arg("offsets"), sequence, arg("N"));
   keyHead = b.divI(valueHead, b.divI(arg("HV"), arg("H")));
   firstColumn = b.mulI(slice, b.index(valueTile));
@@ -157,10 +157,11 @@ void KernelBuilder::locateProgram() {
   };
   Value next = b.addI(sequence, b.index(1));
   Value packed = tile::PresentOp::create(b, arg("offsets"));
-  Value limit =
+  tokenLimit =
       arith::SelectOp::create(b, packed, arg("T"), b.mulI(arg("N"), arg("T")));
-  begin = b.minI(b.maxI(offset(sequence), b.index(0)), limit);
-  Value end = b.minI(b.maxI(offset(next), begin), limit);
+  begin = b.minI(b.maxI(offset(sequence), b.index(0)), tokenLimit);
+  sequenceBegin = begin;
+  Value end = b.minI(b.maxI(offset(next), begin), tokenLimit);
   length = b.subI(end, begin);
   if (part != Part::Whole)
     narrowToSegment();
@@ -286,7 +287,7 @@ Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
   Value decay = mapGate(gate);
   if (!rows)
     return decay;
-  if (schedule.getRoles() != "warps")
+  if (!tile::hasWarpRoles(schedule))
     return b.maskRows(decay, valid);
   // A bounded decay is finite, and a factor of its row merges with its others.
   Value ones = b.constantLike(b.splat(b.f32(0), {rows}), 1.0);
@@ -294,11 +295,15 @@ Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
 }
 
 void KernelBuilder::markCut(Value number) {
-  if (schedule.getRoles() != "split")
+  bool isWhole = part == Part::Whole;
+  if (isWhole && schedule.getRoles() != "split")
     return;
   // Sequence n owns the images from begin / C + n on: as many as it has chunks,
   // without knowing any other sequence's length.
-  Value first = b.addI(b.divI(begin, b.index(schedule.getChunk())), sequence);
+  Value chunk = b.index(schedule.getChunk());
+  Value first = b.addI(b.divI(sequenceBegin, chunk), sequence);
+  if (!isWhole)
+    first = b.addI(first, b.divI(b.subI(begin, sequenceBegin), chunk));
   Value image = b.addI(b.mulI(b.addI(first, number), arg("HV")), valueHead);
   tile::CutOp::create(b, image);
 }
@@ -386,7 +391,7 @@ KernelBuilder::StateAccess KernelBuilder::stateAccess(Value slot) {
 Value KernelBuilder::loadState() {
   bool kept = part == Part::Late; // in the workspace, by an earlier kernel
   StateAccess at =
-      kept ? segmentAccess(segment, /*isStore=*/false) : stateAccess(source);
+      kept ? segmentAccess(segmentState(segment)) : stateAccess(source);
   auto type = b.tileType({keyTile, valueTile},
                          kept ? b.getF32Type() : problem.stateType());
   Value state = b.toF32(tile::LoadOp::create(
@@ -447,12 +452,8 @@ void KernelBuilder::storeState(Value state, Value ref, Value slot) {
 }
 
 void KernelBuilder::storeState(Value state) {
-  if (part == Part::Early) {
-    StateAccess at = segmentAccess(segment, /*isStore=*/true);
-    tile::StoreOp::create(b, state, segmentMemory, at.base, at.stride, at.valid,
-                          at.align, at.transposed);
-    return;
-  }
+  if (part == Part::Early)
+    return storeEarly(state);
   Value ref = arg("ht");
   if (Value snapshots = arg("snapshots")) {
     Value given = tile::PresentOp::create(b, snapshots);

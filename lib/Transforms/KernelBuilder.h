@@ -16,6 +16,7 @@ namespace kdac {
 /// What a kernel does of a sequence that is cut into segments (Segments.cpp).
 enum class Part {
   Whole, ///< all of it: the sequence is not cut
+  Images, ///< what prepare passes to the chain, of every chunk
   Early, ///< the first segment; of the others what becomes of any state
   Join,  ///< from that, every segment's initial state
   Late,  ///< all segments but the first
@@ -39,6 +40,7 @@ public:
   int64_t keyTile, valueTile;         ///< tile widths: K padded to 16, v_tile
   Value sequence, keyHead, valueHead; ///< of this program instance
   Value begin, length;        ///< first token and number of tokens, index
+  Value sequenceBegin;        ///< the same, where the sequence is not cut
   Value firstColumn, columns; ///< of the slice of V, index
 
   Value arg(llvm::StringRef name) const { return args.lookup(name); }
@@ -102,7 +104,11 @@ private:
   Value startsAs(Value state);
   Value segmentState(Value number);
   Value segmentTransfer(Value number);
+  Value transferMemory();
+  std::pair<Value, Value> splitState(Value x);
+  void storeEarly(Value state);
   Value heads();
+  Value behindImages();
 
   Value isSlot(Value index);
   struct Channels;
@@ -123,7 +129,7 @@ private:
     int64_t align;
     bool transposed;
   };
-  StateAccess segmentAccess(Value number, bool isStore);
+  StateAccess segmentAccess(Value base);
   StateAccess stateAccess(Value slot);
   void storeState(Value state, Value ref, Value slot);
 
@@ -131,6 +137,7 @@ private:
   Value segments;      ///< of every sequence
   Value lastSegment;   ///< the last that has tokens, or 0
   Value isTransfer;    ///< i1, Part::Early: the program carries the identity
+  Value tokenLimit;    ///< tokens of the call
   Value segmentMemory; ///< the workspace as f32
   Value isLive;        ///< i1, Part::Join: the program has a state
 

@@ -127,6 +127,8 @@ void RolePlacer::placeImages() {
         type(part).getDimSize(0) * tile::bytesOf(type(part).getElementType());
   }
   int64_t stride = llvm::alignTo(offset, kAlignment);
+  OpBuilder b(kernel);
+  kernel->setAttr("tile.image", b.getDenseI64ArrayAttr({bytes, offset, stride}));
   for (auto [value, at, pitch] : parts)
     set(value, pitch ? Home::Panels : Home::Shared, bytes + at, pitch,
         schedule.getStages(), stride);
@@ -151,7 +153,8 @@ void RolePlacer::placeValues() {
     stride = type(value).getDimSize(1) / kPanelColumns * pitch;
     set(value, Home::Panels, bytes, pitch, kValueStages, stride);
   }
-  bytes += kValueStages * stride;
+  if (tile::chainWarpgroups(schedule) > 0)
+    bytes += kValueStages * stride;
 }
 
 /// Vectors that the whole kernel reads, such as the gate's bias.
@@ -169,7 +172,7 @@ void RolePlacer::placeScratch() {
   int64_t scratch = llvm::alignTo(
       tile::PrepareScratch(keyDim, schedule.getChunk()).bytes, 16);
   kernel->setAttr("tile.scratch", b.getDenseI64ArrayAttr({bytes, scratch}));
-  bytes += tile::preparePairs(schedule) * scratch;
+  bytes += std::max<int64_t>(1, tile::preparePairs(schedule)) * scratch;
   kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));
   // Image loaded and prepared; v loaded, output made.
   bytes += 2 * (schedule.getStages() + kValueStages) * kBarrierBytes;
@@ -216,12 +219,15 @@ void RolePlacer::placeRest() {
 
 /// Registers of a thread of the chain, of prepare and of transfer, and of all
 /// at launch, when an SM's 64 Ki registers are shared out evenly in steps of 8.
-/// What the first two give up or the third never had the chain may take.
+/// What the first two give up or the third never had the chain may take; where
+/// the chain is alone, or not there, an even share is enough.
 void RolePlacer::placeRegisters() {
   int64_t warpgroups = schedule.getWarps() / 4;
   int64_t launch = 65536 / 128 / warpgroups / 8 * 8;
   SmallVector<int64_t> budget = {152, 72, 32, launch};
-  if (schedule.getVTile() == tile::kChainColumns)
+  if (schedule.getRoles() != "warps")
+    budget.assign(4, launch);
+  else if (schedule.getVTile() == tile::kChainColumns)
     budget = {160, 88, 56, launch};
   kernel->setAttr("tile.registers",
                   DenseI64ArrayAttr::get(kernel.getContext(), budget));

@@ -1,14 +1,15 @@
 // Sequences cut into segments, for calls whose few programs have many chunks.
 //
-// What a segment does to a state is affine: S -> A S + Z. Three kernels of one
+// What a segment does to a state is affine: S -> A S + Z. Four kernels of one
 // call, with R segments in the middle of R + 2:
+//   images what prepare passes to the chain, of every chunk, on all of the GPU;
 //   early  the first segment as it is; for each in the middle two programs: one
 //          runs it from zero, which leaves Z, one from the identity without
 //          values, which leaves A;
 //   join   S_1, then S_(s+1) = A_s S_s + Z_s;
 //   late   every segment but the first from its own initial state.
-// Nothing is approximated, and every chunk but those of the two ends is run
-// three times, on as many more multiprocessors.
+// Nothing is approximated. Every chunk but those of the two ends goes through
+// three chains, on as many more multiprocessors, and is prepared once.
 #include "KernelBuilder.h"
 #include "kdac/Target/Targets.h"
 
@@ -18,6 +19,10 @@ using namespace mlir;
 
 namespace kdac {
 
+/// Warps of a program that only prepares: four pairs, fewer than images, so that
+/// one is loaded and one stored while the others are made; and those that
+/// transfer.
+static constexpr int64_t kImageWarps = 12;
 /// Columns of V and warps of a joining program.
 static constexpr int64_t kJoinColumns = 16, kJoinWarps = 8;
 /// Joining takes time for every segment, and so does filling the rings.
@@ -59,6 +64,11 @@ std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
   }
   Value each = b.divI(programs, heads());
   Value sequenceHead = b.divI(id, each), rest = b.remI(id, each);
+  if (part == Part::Images) {
+    segments = each;
+    segment = rest;
+    return {sequenceHead, b.index(0)};
+  }
   if (part == Part::Late) {
     segments = b.addI(b.divI(each, b.index(slices)), one);
     segment = b.addI(b.divI(rest, b.index(slices)), one);
@@ -84,9 +94,10 @@ void KernelBuilder::narrowToSegment() {
   Value each = arith::CeilDivSIOp::create(b, chunks, segments);
   Value used = arith::CeilDivSIOp::create(b, chunks, b.maxI(each, one));
   lastSegment = b.maxI(b.subI(used, one), b.index(0));
-  segmentMemory = tile::ViewOp::create(
-      b, tile::RefType::get(b.getContext(), b.getF32Type()), arg("workspace"),
-      0);
+  if (part != Part::Images)
+    segmentMemory = tile::ViewOp::create(
+        b, tile::RefType::get(b.getContext(), b.getF32Type()), arg("workspace"),
+        0);
   if (part == Part::Join)
     return;
   Value tokens = b.mulI(each, chunk);
@@ -114,34 +125,74 @@ void KernelBuilder::guardSegment() {
 //===-- States in the workspace
 //-------------------------------------------===//
 
+/// Element of the workspace, as f32, behind all images.
+Value KernelBuilder::behindImages() {
+  int64_t chunk = schedule.getChunk();
+  Value images = b.addI(
+      arith::CeilDivSIOp::create(b, tokenLimit, b.index(chunk)), arg("N"));
+  int64_t elements = tile::imageBytes(problem.keyDim(), chunk) / 4;
+  return b.mulI(b.mulI(images, arg("HV")), b.index(elements));
+}
+
 /// First element of the state before segment `number` >= 1 of this sequence and
 /// head, V first.
 Value KernelBuilder::segmentState(Value number) {
   Value head = b.addI(b.mulI(sequence, arg("HV")), valueHead);
   Value at = b.addI(b.mulI(b.subI(number, b.index(1)), heads()), head);
-  return b.mulI(at, b.index(problem.keyDim() * problem.valueDim()));
+  return b.addI(behindImages(),
+                b.mulI(at, b.index(problem.keyDim() * problem.valueDim())));
 }
 
-/// First element of A of segment `number` >= 1: row j is what becomes of unit
-/// vector j. All states come before.
+/// First element, of bf16, of A of segment `number` >= 1: row j is what becomes
+/// of unit vector j; then those of what is left of A. All states come before.
 Value KernelBuilder::segmentTransfer(Value number) {
   Value head = b.addI(b.mulI(sequence, arg("HV")), valueHead);
   Value at = b.addI(b.mulI(b.subI(number, b.index(1)), heads()), head);
+  Value states = b.mulI(b.subI(segments, b.index(1)), heads());
+  int64_t state = problem.keyDim() * problem.valueDim();
   int64_t square = problem.keyDim() * problem.keyDim();
-  return b.addI(segmentState(segments), b.mulI(at, b.index(square)));
+  Value behindStates = b.addI(behindImages(), b.mulI(states, b.index(state)));
+  return b.addI(b.mulI(behindStates, b.index(2)),
+                b.mulI(at, b.index(2 * square)));
 }
 
-KernelBuilder::StateAccess KernelBuilder::segmentAccess(Value number,
-                                                        bool isStore) {
-  int64_t keyDim = problem.keyDim();
-  Value base = segmentState(isStore ? b.addI(number, b.index(1)) : number);
-  if (isTransfer)
-    base = select(b, isTransfer, segmentTransfer(number), base);
-  return {b.addI(base, b.mulI(firstColumn, b.index(keyDim))),
-          b.index(keyDim),
-          {b.index(keyDim), columns},
-          std::min<int64_t>(16, keyDim * 4),
+Value KernelBuilder::transferMemory() {
+  return tile::ViewOp::create(
+      b, tile::RefType::get(b.getContext(), b.getBF16Type()), arg("workspace"),
+      0);
+}
+
+KernelBuilder::StateAccess KernelBuilder::segmentAccess(Value base) {
+  Value keyDim = b.index(problem.keyDim());
+  return {b.addI(base, b.mulI(firstColumn, keyDim)),
+          keyDim,
+          {keyDim, columns},
+          16,
           true};
+}
+
+/// A state and what is left of it, in bf16 each: 16 bits of its elements.
+std::pair<Value, Value> KernelBuilder::splitState(Value x) {
+  Value high = b.round(x, b.getBF16Type());
+  return {high, b.round(b.sub(x, b.toF32(high)), b.getBF16Type())};
+}
+
+/// What an early program leaves: the next segment's state, so far, or A.
+void KernelBuilder::storeEarly(Value state) {
+  auto store = [&](Value x, Value memory, Value base, Value condition) {
+    StateAccess at = segmentAccess(base);
+    memory = tile::GuardOp::create(b, memory.getType(), memory, condition);
+    tile::StoreOp::create(b, x, memory, at.base, at.stride, at.valid, at.align,
+                          at.transposed);
+  };
+  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  store(state, segmentMemory, segmentState(b.addI(segment, b.index(1))),
+        arith::XOrIOp::create(b, isTransfer, yes));
+  auto [high, low] = splitState(state);
+  Value base = segmentTransfer(b.maxI(segment, b.index(1)));
+  int64_t square = problem.keyDim() * problem.keyDim();
+  store(high, transferMemory(), base, isTransfer);
+  store(low, transferMemory(), b.addI(base, b.index(square)), isTransfer);
 }
 
 /// The identity's columns where this program carries it, else `state`.
@@ -165,34 +216,33 @@ Value KernelBuilder::startsAs(Value state) {
 /// that of the two rests, which is left out.
 void KernelBuilder::joinSegments() {
   int64_t keyDim = problem.keyDim();
-  Type narrow = b.getBF16Type(), wide = b.getF32Type();
-  auto loadTile = [&](Value base, int64_t rows, Value valid) -> Value {
+  auto loadTile = [&](Value memory, Value base, int64_t rows,
+                      Value valid) -> Value {
+    Type element = cast<tile::RefType>(memory.getType()).getElementType();
     return tile::LoadOp::create(
-        b, b.tileType({rows, keyDim}, wide), segmentMemory, base,
-        b.index(keyDim), ValueRange{valid, b.index(keyDim)}, 16, false);
+        b, b.tileType({rows, keyDim}, element), memory, base, b.index(keyDim),
+        ValueRange{valid, b.index(keyDim)}, 16, false);
   };
   auto stateAt = [&](Value number) {
     return b.addI(segmentState(number),
                   b.mulI(firstColumn, b.index(keyDim)));
   };
-  auto split = [&](Value x) -> std::pair<Value, Value> {
-    Value high = b.round(x, narrow);
-    return {high, b.round(b.sub(x, b.toF32(high)), narrow)};
-  };
   Value first = b.index(1);
   Value last = select(b, isLive, b.maxI(lastSegment, first), first);
-  Value initial = loadTile(stateAt(first), valueTile, columns);
+  Value initial = loadTile(segmentMemory, stateAt(first), valueTile, columns);
+  Value transfers = transferMemory();
   auto loop = scf::ForOp::create(b, first, last, first, ValueRange{initial});
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
     Value number = loop.getInductionVar();
     Value after = stateAt(b.addI(number, b.index(1)));
-    Value transfer =
-        loadTile(segmentTransfer(number), keyDim, b.index(keyDim));
-    Value zeroState = loadTile(after, valueTile, columns);
-    auto [a, aRest] = split(transfer);
-    auto [s, sRest] = split(loop.getRegionIterArg(0));
+    Value base = segmentTransfer(number), rows = b.index(keyDim);
+    Value a = loadTile(transfers, base, keyDim, rows);
+    Value aRest = loadTile(
+        transfers, b.addI(base, b.index(keyDim * keyDim)), keyDim, rows);
+    Value zeroState = loadTile(segmentMemory, after, valueTile, columns);
+    auto [s, sRest] = splitState(loop.getRegionIterArg(0));
     Value next = b.dot(s, aRest, zeroState);
     next = b.dot(sRest, a, next);
     next = b.dot(s, a, next);
@@ -252,25 +302,41 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
     f->setAttr("kdac.when", StringAttr::get(context, pays));
     int64_t bytes = problem.keyDim() * 4;
     f->setAttr("kdac.workspace",
-               StringAttr::get(context,
-                               "N * HV * (" + middle + " + 1) * " +
-                                   text((problem.keyDim() +
-                                         problem.valueDim()) * bytes)));
+               StringAttr::get(
+                   context, "(ceildiv(tokens, " + text(schedule.getChunk()) +
+                                ") + N) * HV * " +
+                                text(tile::imageBytes(problem.keyDim(),
+                                                      schedule.getChunk())) +
+                                " + N * HV * (" + middle + " + 1) * " +
+                                text((problem.keyDim() + problem.valueDim()) *
+                                     bytes)));
   };
-  KernelBuilder early(source, problem, schedule, Part::Early);
+  auto with = [&](StringRef roles, int64_t warps) {
+    return tile::ScheduleAttr::get(
+        context, schedule.getTarget(), schedule.getForm(), schedule.getChunk(),
+        schedule.getLeaf(), schedule.getVTile(), warps, schedule.getStages(),
+        schedule.getOperand(), schedule.getGram(), roles);
+  };
+  KernelBuilder images(source, problem, with("prepare", kImageWarps),
+                       Part::Images);
+  buildChunkForm(images);
+  finishKernel(images, "_images",
+               "N * HV * " + call("max", "1", perHead));
+  auto chain = with("chain", 4 * (schedule.getVTile() / tile::kChainColumns + 1));
+  KernelBuilder early(source, problem, chain, Part::Early);
   buildChunkForm(early);
   finishKernel(early, "_early",
                "N * HV * (" + text(slices) + " + " + middle + " * " +
                    text(both) + ")");
   auto joining = tile::ScheduleAttr::get(
       context, schedule.getTarget(), "chunk", schedule.getChunk(),
-      schedule.getLeaf(), kJoinColumns, kJoinWarps, 1,
+      schedule.getLeaf(), kJoinColumns, kJoinWarps, 2,
       BFloat16Type::get(context), schedule.getGram(), "fused");
   KernelBuilder join(source, problem, joining, Part::Join);
   join.joinSegments();
   finishKernel(join, "_join", "less(0, N * HV * " + middle + ") * (N * HV * " +
                                   text(joins) + " + " + segments + ")");
-  KernelBuilder late(source, problem, schedule, Part::Late);
+  KernelBuilder late(source, problem, chain, Part::Late);
   buildChunkForm(late);
   finishKernel(late, "_late",
                "N * HV * " + text(slices) + " * (" + middle + " + 1)");

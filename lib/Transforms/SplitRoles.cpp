@@ -285,13 +285,19 @@ namespace {
 struct TileSplitRoles : impl::TileSplitRolesPassBase<TileSplitRoles> {
   void runOnOperation() override {
     SmallVector<tile::CutOp> cuts;
-    getOperation().walk([&](tile::CutOp cut) { cuts.push_back(cut); });
+    getOperation().walk([&](tile::CutOp cut) {
+      auto schedule =
+          cut->getParentOfType<func::FuncOp>()
+              ->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
+      if (schedule.getRoles() == "split")
+        cuts.push_back(cut);
+    });
     for (tile::CutOp cut : cuts)
       Splitter(cut->getParentOfType<func::FuncOp>(), cut).split();
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (auto schedule =
               kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
-          schedule && schedule.getRoles() == "warps")
+          schedule && tile::hasWarpRoles(schedule))
         markRoles(kernel);
   }
 };

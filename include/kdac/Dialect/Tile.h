@@ -41,8 +41,16 @@ inline constexpr llvm::StringLiteral kChainRole = "chain";
 inline constexpr int64_t kRoleBlock = 16;
 inline constexpr int64_t kChainColumns = 64;
 
-/// Pairs of warps that prepare under a schedule of roles as warps.
+/// True if a block's warps have roles: all of them, or those that prepare
+/// images for the workspace, or those that carry the chain on such images.
+bool hasWarpRoles(ScheduleAttr schedule);
+/// Warpgroups that carry the chain under a schedule of roles as warps.
+int64_t chainWarpgroups(ScheduleAttr schedule);
+/// Pairs of warps that prepare.
 int64_t preparePairs(ScheduleAttr schedule);
+/// Bytes of the image of one chunk: keys and queries times their decay, the
+/// remaining keys; system and attention side by side; the total decay.
+int64_t imageBytes(int64_t keyDim, int64_t chunk);
 
 /// Bytes of one element in memory. tf32 is kept in 32 bits.
 int64_t bytesOf(mlir::Type element);
