@@ -230,6 +230,24 @@ def Tile_PrefetchOp : Tile_Op<"prefetch", [MemoryEffects<[MemRead, MemWrite]>]> 
   }];
 }
 
+def Tile_AwaitLaunchOp : Tile_Op<"await_launch", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "wait until the launch before this one is done";
+  let description = [{
+    The kernel may have been started while the one before it in its call still
+    runs (`kdac.overlaps`); from here on it sees everything that one wrote. Every
+    program instance waits once. Nothing where launches do not overlap.
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
+def Tile_StartNextOp : Tile_Op<"start_next", [MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "let the next launch start as soon as there is room for it";
+  let description = [{
+    It still waits, in its `tile.await_launch`, for all that this kernel writes.
+  }];
+  let assemblyFormat = "attr-dict";
+}
+
 def Tile_CheckSlotsOp : Tile_Op<"check_slots", [
     MemoryEffects<[MemRead, MemWrite]>]> {
   let summary = "check the slot indices of a call";

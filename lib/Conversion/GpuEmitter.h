@@ -132,6 +132,10 @@ public:
   /// Waits until the phase of this parity (i32, 0 or 1) is over.
   void waitBarrier(Value barrier, Value parity);
   void publishBarriers();
+  /// Programmatic dependent launch: until the launch before is done; the next
+  /// one may start.
+  void awaitLaunch();
+  void startNext();
   /// Arrives at an mbarrier whose phase also waits for `bytes` to be copied.
   void arriveExpecting(Value barrier, int64_t bytes);
   /// Copies of whole, aligned 16 bytes by one thread; addresses as integers.

@@ -143,14 +143,14 @@ void RoleLowering::storeImage(Value number) {
   Value to = workspaceImage(number);
   branch(b.equal(threadInGroup, b.i32(0)), [&] {
     b.bulkStore(to, imageBuffer(number), imageSize());
-    b.waitBulkStores(1, /*read=*/true);
+    b.waitBulkStores(0, /*read=*/true);
   });
 }
 
 /// Where nothing but images is made: rows come in, images go out. A buffer is
-/// filled again one turn after its image was sent, when that has been read.
+/// filled again as soon as its image has been read.
 void RoleLowering::transferImagesOut() {
-  int64_t ahead = imageStages() - 1;
+  int64_t ahead = imageStages();
   Values addresses;
   for (tile::LoadOp load : imageRows)
     addresses.push_back(firstPiece(load, load.getResult(), 0));

@@ -94,6 +94,14 @@ void GpuEmitter::proxyFence() {
   assembly("fence.proxy.async.shared::cta;", "~{memory}", {}, {});
 }
 
+void GpuEmitter::awaitLaunch() {
+  assembly("griddepcontrol.wait;", "~{memory}", {}, {});
+}
+
+void GpuEmitter::startNext() {
+  assembly("griddepcontrol.launch_dependents;", "~{memory}", {}, {});
+}
+
 //===-- Bulk copies
 //--------------------------------------------------------===//
 

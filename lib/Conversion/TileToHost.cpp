@@ -97,7 +97,7 @@ void Emitter::emitOp(Operation *op) {
       })
       .Case([&](ViewOp view) { emitView(view); })
       .Case([&](GuardOp guard) { emitGuard(guard); })
-      .Case([&](PrefetchOp) {})
+      .Case<PrefetchOp, AwaitLaunchOp, StartNextOp>([&](auto) {})
       .Case([&](ChooseOp choice) { emitChoose(choice); })
       .Case([&](CheckSlotsOp check) { emitCheckSlots(check); })
       .Case([&](LoadScalarOp load) { emitLoadScalar(load); })

@@ -133,9 +133,9 @@ void GpuLowering::createKernel() {
     minBlocks = wanted.getInt();
   if (minBlocks > 0)
     function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
-  for (StringRef name : {"kdac.v_tile", "kdac.shared_bytes",
-                         "kdac.block_threads", "kdac.grid", "kdac.when",
-                         "kdac.workspace"})
+  for (StringRef name :
+       {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads", "kdac.grid",
+        "kdac.when", "kdac.workspace", "kdac.overlaps", "kdac.sizes"})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
   function->setAttr("kdac.schedule", schedule);
@@ -453,6 +453,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
           .Case([&](tile::GuardOp x) { return lowerGuard(x), true; })
           .Case([&](tile::PrefetchOp x) { return lowerPrefetch(x), true; })
+          .Case([&](tile::AwaitLaunchOp) { return b.awaitLaunch(), true; })
+          .Case([&](tile::StartNextOp) { return b.startNext(), true; })
           .Case([&](tile::ChooseOp x) { return lowerChoose(x), true; })
           .Case([&](tile::CheckSlotsOp x) { return lowerCheckSlots(x), true; })
           .Case([&](tile::StoreOp x) { return lowerStore(x), true; })

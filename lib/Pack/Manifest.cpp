@@ -88,6 +88,7 @@ json launchJson(const Launch &launch) {
           {"grid", launch.grid},
           {"when", launch.when},
           {"uses_workspace", launch.usesWorkspace},
+          {"overlaps", launch.overlaps},
           {"block_threads", launch.blockThreads},
           {"shared_bytes", launch.sharedBytes},
           {"scratch_bytes", launch.scratchBytes},
@@ -98,13 +99,15 @@ json launchJson(const Launch &launch) {
 }
 
 json packVariantJson(const PackVariant &v) {
-  json launches = json::array();
+  json launches = json::array(), sizes = json::array();
+  for (const auto &[name, text] : v.sizes)
+    sizes.push_back({{"name", name}, {"value", text}});
   for (const Launch &launch : v.launches)
     launches.push_back(launchJson(launch));
-  return {{"name", v.name()},        {"variant", variantJson(v.variant)},
-          {"schedule", v.schedule},  {"llvm", v.llvmVersion},
-          {"ptxas", v.ptxasVersion}, {"launches", std::move(launches)},
-          {"workspace", v.workspace}};
+  return {{"name", v.name()},         {"variant", variantJson(v.variant)},
+          {"schedule", v.schedule},   {"llvm", v.llvmVersion},
+          {"ptxas", v.ptxasVersion},  {"launches", std::move(launches)},
+          {"workspace", v.workspace}, {"sizes", std::move(sizes)}};
 }
 
 json imageJson(const Image &image) {
@@ -192,8 +195,28 @@ LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   return a;
 }
 
+/// Names that size expressions of a variant may use.
+using SizeNames = std::vector<std::string_view>;
+
+void readSizes(Fields &f, NamedSizes &sizes, SizeNames &names, Status &status) {
+  f.array("sizes", [&](const json &size, const std::string &at) {
+    Fields inner(size, at, status);
+    std::string name = inner.text("name"), text = inner.text("value");
+    if (status.ok() && name.empty())
+      inner.reject("name", "is empty");
+    if (status.ok())
+      if (Status s = checkSizeExpr(text, names); !s.ok())
+        inner.reject("value", s.message());
+    sizes.emplace_back(std::move(name), std::move(text));
+    names = sizeNames; // all again: a growing vector moves its strings
+    for (const auto &named : sizes)
+      names.push_back(named.first);
+  });
+}
+
 Launch readLaunch(const json &value, const std::string &where,
-                  size_t imageCount, uint32_t version, Status &status) {
+                  size_t imageCount, const SizeNames &names, uint32_t version,
+                  Status &status) {
   Fields f(value, where, status);
   Launch launch;
   launch.entry = f.text("entry");
@@ -206,11 +229,12 @@ Launch readLaunch(const json &value, const std::string &where,
   if (version > 2) {
     launch.when = f.text("when");
     launch.usesWorkspace = f.boolean("uses_workspace");
+    launch.overlaps = f.boolean("overlaps");
   }
   for (auto [key, text] :
        {std::pair("grid", &launch.grid), std::pair("when", &launch.when)})
     if (status.ok() && (key == std::string_view("grid") || !text->empty()))
-      if (Status size = checkSizeExpr(*text, sizeNames); !size.ok())
+      if (Status size = checkSizeExpr(*text, names); !size.ok())
         f.reject(key, size.message());
   launch.blockThreads = f.integer("block_threads", 1, 1024);
   launch.sharedBytes = f.integer("shared_bytes", 0, 1 << 20);
@@ -244,13 +268,17 @@ PackVariant readPackVariant(const json &value, const std::string &where,
   v.schedule = f.text("schedule");
   v.llvmVersion = f.text("llvm");
   v.ptxasVersion = f.text("ptxas");
+  SizeNames names = sizeNames;
+  if (version > 2)
+    readSizes(f, v.sizes, names, status);
   if (expects(f, "workspace", version))
     v.workspace = f.text("workspace");
   if (status.ok() && !v.workspace.empty())
-    if (Status bytes = checkSizeExpr(v.workspace, sizeNames); !bytes.ok())
+    if (Status bytes = checkSizeExpr(v.workspace, names); !bytes.ok())
       f.reject("workspace", bytes.message());
   f.array("launches", [&](const json &launch, const std::string &at) {
-    v.launches.push_back(readLaunch(launch, at, imageCount, version, status));
+    v.launches.push_back(
+        readLaunch(launch, at, imageCount, names, version, status));
     if (version <= 2)
       v.launches.back().usesWorkspace = !v.workspace.empty();
   });

@@ -160,6 +160,16 @@ StatusOr<int64_t> evaluateSize(std::string_view text,
   return Evaluator(text, bindings).run();
 }
 
+Status bindSizes(const NamedSizes &sizes, SizeBindings &bindings) {
+  for (const auto &[name, text] : sizes) {
+    StatusOr<int64_t> value = evaluateSize(text, bindings);
+    if (!value.ok())
+      return value.status();
+    bindings.emplace_back(name, *value);
+  }
+  return Status::success();
+}
+
 Status checkSizeExpr(std::string_view text,
                      const std::vector<std::string_view> &names) {
   SizeBindings ones;

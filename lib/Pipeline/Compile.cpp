@@ -109,7 +109,15 @@ static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
   launch.grid = text("kdac.grid", gridExpr(kernel.vTile));
   launch.when = text("kdac.when", "");
   launch.abi = parseLaunchAbi(text("kdac.abi", "bare")).value();
+  launch.overlaps = function->hasAttr("kdac.overlaps");
   launch.usesWorkspace = function->hasAttr("kdac.workspace");
+  if (auto sizes = function->getAttrOfType<mlir::ArrayAttr>("kdac.sizes")) {
+    kernel.sizes.clear();
+    for (auto size : sizes.getAsRange<mlir::StringAttr>()) {
+      auto [name, value] = size.getValue().split(" = ");
+      kernel.sizes.emplace_back(name.str(), value.str());
+    }
+  }
   kernel.workspace = text("kdac.workspace", kernel.workspace);
   kernel.launches.push_back(std::move(launch));
   return Error::success();
@@ -293,6 +301,7 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
   entry.llvmVersion = LLVM_VERSION_STRING;
   entry.ptxasVersion = kernel.ptxasVersion;
   entry.workspace = kernel.workspace;
+  entry.sizes = kernel.sizes;
   std::vector<size_t> images;
   for (const Artefact &artefact : kernel.artefacts)
     images.push_back(
@@ -305,6 +314,7 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
     launch.grid = compiled.grid;
     launch.when = compiled.when;
     launch.usesWorkspace = compiled.usesWorkspace;
+    launch.overlaps = compiled.overlaps;
     launch.blockThreads = compiled.blockThreads;
     launch.sharedBytes = compiled.sharedBytes;
     launch.scratchBytes = kernel.scratchBytes;

@@ -267,7 +267,7 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
 
 namespace {
 
-StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
+StatusOr<int64_t> evaluate(const std::string &text, const PackVariant &packed,
                            const Reader &reader, int64_t multiprocessors) {
   int64_t sequences = reader.size("N"), length = reader.size("T");
   StatusOr<int64_t> tokens =
@@ -275,15 +275,18 @@ StatusOr<int64_t> evaluate(const std::string &text, const Variant &variant,
                    {{"N", sequences}, {"T", length}});
   if (!tokens.ok())
     return tokens;
-  return evaluateSize(text, {{"N", sequences},
-                             {"T", length},
-                             {"tokens", *tokens},
-                             {"H", reader.size("H")},
-                             {"HV", reader.size("HV")},
-                             {"K", variant.keyDim},
-                             {"V", variant.valueDim},
-                             {"checked", reader.isNull("status") ? 0 : 1},
-                             {"sms", multiprocessors}});
+  SizeBindings bindings = {{"N", sequences},
+                           {"T", length},
+                           {"tokens", *tokens},
+                           {"H", reader.size("H")},
+                           {"HV", reader.size("HV")},
+                           {"K", packed.variant.keyDim},
+                           {"V", packed.variant.valueDim},
+                           {"checked", reader.isNull("status") ? 0 : 1},
+                           {"sms", multiprocessors}};
+  if (Status s = bindSizes(packed.sizes, bindings); !s.ok())
+    return s;
+  return evaluateSize(text, bindings);
 }
 
 } // namespace
@@ -297,7 +300,7 @@ static StatusOr<bool> happens(const PackVariant &variant, const Launch &launch,
   if (schedule)
     return false;
   StatusOr<int64_t> isPicked =
-      evaluate(launch.when, variant.variant, reader, multiprocessors);
+      evaluate(launch.when, variant, reader, multiprocessors);
   if (!isPicked.ok())
     return isPicked.status();
   return *isPicked != 0;
@@ -313,7 +316,7 @@ StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv,
     if (!used.ok())
       return used.status();
     if (*used)
-      return evaluate(variant.workspace, variant.variant, reader, 1);
+      return evaluate(variant.workspace, variant, reader, 1);
   }
   return int64_t(0);
 }
@@ -326,8 +329,7 @@ StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
       happens(variant, launch, reader, multiprocessors, schedule);
   if (!exists.ok())
     return exists.status();
-  return *exists ? evaluate(launch.grid, variant.variant, reader,
-                            multiprocessors)
+  return *exists ? evaluate(launch.grid, variant, reader, multiprocessors)
                  : StatusOr<int64_t>(int64_t(0));
 }
 

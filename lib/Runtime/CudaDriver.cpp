@@ -59,6 +59,8 @@ Status resolveAll(void *library, Driver &d) {
                                                 std::string(s.name) +
                                                 "; it is older than CUDA 11");
   }
+  const Symbol later = symbol("cuLaunchKernelEx", d.launchKernelEx);
+  *later.slot = ::dlsym(library, later.name);
   return Status::success();
 }
 

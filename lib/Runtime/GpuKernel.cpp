@@ -176,21 +176,44 @@ struct GpuKernel::Parameters {
   }
 };
 
+/// One launch of a call, which may begin before the one before it has ended.
+static cuda::Result launchOverlapping(const cuda::Driver &d,
+                                      cuda::Function function,
+                                      const Launch &launch, int64_t grid,
+                                      cuda::Stream stream, void **parameters) {
+  cuda::LaunchAttribute overlap;
+  cuda::LaunchConfig config;
+  config.grid[0] = static_cast<unsigned>(grid);
+  config.block[0] = static_cast<unsigned>(launch.blockThreads);
+  config.sharedBytes = static_cast<unsigned>(launch.sharedBytes);
+  config.stream = stream;
+  config.attributes = &overlap;
+  config.attributeCount = 1;
+  return d.launchKernelEx(&config, function, parameters, nullptr);
+}
+
 Status GpuKernel::launchChecked(cuda::Stream stream, CallArguments argv,
                                 const Grids &grids) const {
   const cuda::Driver &d = state->device.driver();
   Device::Scope scope(state->device);
+  bool isFirst = true; // work of other calls is not overlapped
   for (size_t i = 0; i < state->variant.launches.size(); ++i) {
     if (grids[i] == 0)
       continue;
     const Launch &launch = state->variant.launches[i];
     Parameters parameters(launch, argv);
-    Status s = d.check(
-        d.launchKernel(state->functions[i], static_cast<unsigned>(grids[i]), 1,
-                       1, static_cast<unsigned>(launch.blockThreads), 1, 1,
-                       static_cast<unsigned>(launch.sharedBytes), stream,
-                       parameters.values.data(), nullptr),
-        "cuLaunchKernel");
+    cuda::Result result;
+    if (launch.overlaps && !isFirst && d.launchKernelEx)
+      result = launchOverlapping(d, state->functions[i], launch, grids[i],
+                                 stream, parameters.values.data());
+    else
+      result =
+          d.launchKernel(state->functions[i], static_cast<unsigned>(grids[i]),
+                         1, 1, static_cast<unsigned>(launch.blockThreads), 1, 1,
+                         static_cast<unsigned>(launch.sharedBytes), stream,
+                         parameters.values.data(), nullptr);
+    isFirst = false;
+    Status s = d.check(result, "cuLaunchKernel");
     if (!s.ok())
       return s.with(launch.entry);
   }

@@ -112,10 +112,12 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
 }
 
 /// Values of names in the size expressions of a pack.
-static SizeBindings bindingsOf(const PackVariant &packed,
-                               const BenchShape &shape, const Gpu &gpu) {
+static StatusOr<SizeBindings>
+bindingsOf(const PackVariant &packed, const BenchShape &shape, const Gpu &gpu) {
   SizeBindings sizes = bindingsOf(packed.variant, shape);
   sizes.emplace_back("sms", gpu.multiprocessors);
+  if (Status s = bindSizes(packed.sizes, sizes); !s.ok())
+    return s;
   return sizes;
 }
 
@@ -127,13 +129,15 @@ static StatusOr<int64_t> isPicked(const Launch &launch,
 
 StatusOr<int64_t> workspaceOf(const PackVariant &packed,
                               const BenchShape &shape, const Gpu &gpu) {
-  SizeBindings sizes = bindingsOf(packed, shape, gpu);
+  StatusOr<SizeBindings> sizes = bindingsOf(packed, shape, gpu);
+  if (!sizes.ok())
+    return sizes.status();
   for (const Launch &launch : packed.launches) {
-    StatusOr<int64_t> picked = isPicked(launch, sizes);
+    StatusOr<int64_t> picked = isPicked(launch, *sizes);
     if (!picked.ok())
       return picked;
     if (launch.usesWorkspace && *picked)
-      return evaluateSize(packed.workspace, sizes);
+      return evaluateSize(packed.workspace, *sizes);
   }
   return int64_t(0);
 }
@@ -142,23 +146,25 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
                             const Gpu &gpu) {
   const Variant &v = packed.variant;
   const CostFormulas formulas = costOf(v, !shape.lengths.empty());
-  SizeBindings sizes = bindingsOf(packed, shape, gpu);
+  StatusOr<SizeBindings> sizes = bindingsOf(packed, shape, gpu);
+  if (!sizes.ok())
+    return sizes.status();
   Estimate e;
   for (auto [formula, number] : {std::pair(&formulas.bytes, &e.bytes),
                                  std::pair(&formulas.flops, &e.flops)}) {
-    StatusOr<int64_t> value = evaluateSize(*formula, sizes);
+    StatusOr<int64_t> value = evaluateSize(*formula, *sizes);
     if (!value.ok())
       return value.status();
     *number = *value;
   }
   e.instances = INT64_MAX;
   for (const Launch &launch : packed.launches) {
-    StatusOr<int64_t> picked = isPicked(launch, sizes);
+    StatusOr<int64_t> picked = isPicked(launch, *sizes);
     if (!picked.ok())
       return picked.status();
     if (*picked == 0)
       continue;
-    StatusOr<int64_t> grid = evaluateSize(launch.grid, sizes);
+    StatusOr<int64_t> grid = evaluateSize(launch.grid, *sizes);
     if (!grid.ok())
       return grid.status();
     if (*grid > 0)

@@ -99,9 +99,8 @@ private:
 
   /// Results must not depend on what a workspace held before: it is poisoned.
   Status bringWorkspace(Case &c) {
-    StatusOr<int64_t> bytes =
-        workspaceBytes(kernel.variant(), c.argv(&addresses),
-                       schedule ? &*schedule : nullptr);
+    StatusOr<int64_t> bytes = workspaceBytes(
+        kernel.variant(), c.argv(&addresses), schedule ? &*schedule : nullptr);
     if (!bytes.ok() || *bytes == 0)
       return bytes.ok() ? Status::success() : bytes.status();
     StatusOr<DeviceBuffer *> memory =

@@ -152,9 +152,8 @@ Status CaseRunner::updateReceipt(const Kernel &kernel,
 static std::vector<std::string> schedulesOf(const PackVariant &variant) {
   std::vector<std::string> schedules;
   for (const Launch &launch : variant.launches)
-    if (!launch.when.empty() &&
-        std::find(schedules.begin(), schedules.end(), launch.when) ==
-            schedules.end())
+    if (!launch.when.empty() && std::find(schedules.begin(), schedules.end(),
+                                          launch.when) == schedules.end())
       schedules.push_back(launch.when);
   if (schedules.empty())
     schedules.push_back("");

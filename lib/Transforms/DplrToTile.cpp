@@ -22,8 +22,8 @@ void addWhen(func::FuncOp kernel, const std::string &when) {
 void buildAlternatives(func::FuncOp function, const Problem &problem,
                        KernelBuilder &kernel) {
   SmallVector<func::FuncOp> whole = {kernel.function};
-  if (auto schedule = function->getAttrOfType<tile::ScheduleAttr>(
-          tile::kFewProgramsAttr)) {
+  if (auto schedule =
+          function->getAttrOfType<tile::ScheduleAttr>(tile::kFewProgramsAttr)) {
     std::string few =
         "N * HV * ceildiv(V, " + std::to_string(schedule.getVTile()) + ")";
     addWhen(kernel.function, "less(sms, " + few + ")");

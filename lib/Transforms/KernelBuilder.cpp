@@ -34,6 +34,8 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
   valueTile = schedule.getVTile();
   createFunction(source);
   given = args;
+  if (part == Part::Images || part == Part::Early || part == Part::Join)
+    tile::StartNextOp::create(b);
   locateProgram();
   if (part == Part::Join)
     return;
@@ -389,14 +391,16 @@ KernelBuilder::StateAccess KernelBuilder::stateAccess(Value slot) {
 }
 
 Value KernelBuilder::loadState() {
+  if (part == Part::Early || part == Part::Late)
+    awaitLaunch();
   bool kept = part == Part::Late; // in the workspace, by an earlier kernel
   StateAccess at =
       kept ? segmentAccess(segmentState(segment)) : stateAccess(source);
   auto type = b.tileType({keyTile, valueTile},
                          kept ? b.getF32Type() : problem.stateType());
-  Value state = b.toF32(tile::LoadOp::create(
-      b, type, kept ? segmentMemory : arg("h0"), at.base, at.stride, at.valid,
-      at.align, at.transposed));
+  Value state = b.toF32(
+      tile::LoadOp::create(b, type, kept ? segmentMemory : arg("h0"), at.base,
+                           at.stride, at.valid, at.align, at.transposed));
   return part == Part::Early ? startsAs(state) : state;
 }
 

@@ -15,11 +15,11 @@ namespace kdac {
 
 /// What a kernel does of a sequence that is cut into segments (Segments.cpp).
 enum class Part {
-  Whole, ///< all of it: the sequence is not cut
+  Whole,  ///< all of it: the sequence is not cut
   Images, ///< what prepare passes to the chain, of every chunk
-  Early, ///< the first segment; of the others what becomes of any state
-  Join,  ///< from that, every segment's initial state
-  Late,  ///< all segments but the first
+  Early,  ///< the first segment; of the others what becomes of any state
+  Join,   ///< from that, every segment's initial state
+  Late,   ///< all segments but the first
 };
 
 /// Builds one kernel function. After construction the insertion point is inside
@@ -107,6 +107,7 @@ private:
   Value transferMemory();
   std::pair<Value, Value> splitState(Value x);
   void storeEarly(Value state);
+  void awaitLaunch();
   Value heads();
   Value behindImages();
 

@@ -128,7 +128,8 @@ void RolePlacer::placeImages() {
   }
   int64_t stride = llvm::alignTo(offset, kAlignment);
   OpBuilder b(kernel);
-  kernel->setAttr("tile.image", b.getDenseI64ArrayAttr({bytes, offset, stride}));
+  kernel->setAttr("tile.image",
+                  b.getDenseI64ArrayAttr({bytes, offset, stride}));
   for (auto [value, at, pitch] : parts)
     set(value, pitch ? Home::Panels : Home::Shared, bytes + at, pitch,
         schedule.getStages(), stride);

@@ -19,14 +19,13 @@ using namespace mlir;
 
 namespace kdac {
 
-/// Warps of a program that only prepares: four pairs, fewer than images, so that
-/// one is loaded and one stored while the others are made; and those that
-/// transfer.
-static constexpr int64_t kImageWarps = 12;
+/// A program that only prepares: four pairs of warps and those that transfer,
+/// and room for more images than are made at once, which come and go meanwhile.
+static constexpr int64_t kImageWarps = 12, kImageStages = 7;
 /// Columns of V and warps of a joining program.
 static constexpr int64_t kJoinColumns = 16, kJoinWarps = 8;
 /// Joining takes time for every segment, and so does filling the rings.
-static constexpr int64_t kMostSegments = 24, kLeastChunks = 8;
+static constexpr int64_t kMostSegments = 16, kLeastChunks = 8;
 /// What the two further kernels and a segment cost, in chunks.
 static constexpr int64_t kSegmentCost = 16;
 
@@ -171,6 +170,12 @@ KernelBuilder::StateAccess KernelBuilder::segmentAccess(Value base) {
           true};
 }
 
+/// Where the kernel first reads what the one before it wrote.
+void KernelBuilder::awaitLaunch() {
+  tile::AwaitLaunchOp::create(b);
+  function->setAttr("kdac.overlaps", b.getUnitAttr());
+}
+
 /// A state and what is left of it, in bf16 each: 16 bits of its elements.
 std::pair<Value, Value> KernelBuilder::splitState(Value x) {
   Value high = b.round(x, b.getBF16Type());
@@ -219,16 +224,16 @@ void KernelBuilder::joinSegments() {
   auto loadTile = [&](Value memory, Value base, int64_t rows,
                       Value valid) -> Value {
     Type element = cast<tile::RefType>(memory.getType()).getElementType();
-    return tile::LoadOp::create(
-        b, b.tileType({rows, keyDim}, element), memory, base, b.index(keyDim),
-        ValueRange{valid, b.index(keyDim)}, 16, false);
+    return tile::LoadOp::create(b, b.tileType({rows, keyDim}, element), memory,
+                                base, b.index(keyDim),
+                                ValueRange{valid, b.index(keyDim)}, 16, false);
   };
   auto stateAt = [&](Value number) {
-    return b.addI(segmentState(number),
-                  b.mulI(firstColumn, b.index(keyDim)));
+    return b.addI(segmentState(number), b.mulI(firstColumn, b.index(keyDim)));
   };
   Value first = b.index(1);
   Value last = select(b, isLive, b.maxI(lastSegment, first), first);
+  awaitLaunch();
   Value initial = loadTile(segmentMemory, stateAt(first), valueTile, columns);
   Value transfers = transferMemory();
   auto loop = scf::ForOp::create(b, first, last, first, ValueRange{initial});
@@ -239,8 +244,8 @@ void KernelBuilder::joinSegments() {
     Value after = stateAt(b.addI(number, b.index(1)));
     Value base = segmentTransfer(number), rows = b.index(keyDim);
     Value a = loadTile(transfers, base, keyDim, rows);
-    Value aRest = loadTile(
-        transfers, b.addI(base, b.index(keyDim * keyDim)), keyDim, rows);
+    Value aRest = loadTile(transfers, b.addI(base, b.index(keyDim * keyDim)),
+                           keyDim, rows);
     Value zeroState = loadTile(segmentMemory, after, valueTile, columns);
     auto [s, sRest] = splitState(loop.getRegionIterArg(0));
     Value next = b.dot(s, aRest, zeroState);
@@ -256,91 +261,95 @@ void KernelBuilder::joinSegments() {
 //===-- The kernels
 //-------------------------------------------------------===//
 
+namespace {
+
+/// How a call is cut, in size expressions.
+struct Cut {
+  SmallVector<std::string> sizes; ///< "name = expression"
+  std::string workspace;
+  int64_t slices;     ///< early programs of a state, wide ones
+  int64_t transfers;  ///< and of a transfer
+  int64_t lateSlices; ///< late programs of a state, which are half as wide
+  int64_t joins;      ///< joining programs of a state
+
+  Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count);
+};
+
+} // namespace
+
+static std::string text(int64_t number) { return std::to_string(number); }
+
+Cut::Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count)
+    : slices(llvm::divideCeil(problem.valueDim(), schedule.getVTile())),
+      transfers(llvm::divideCeil(problem.keyDim(), schedule.getVTile())),
+      lateSlices(problem.valueDim() / tile::kChainColumns),
+      joins(llvm::divideCeil(problem.valueDim(), kJoinColumns)) {
+  int64_t keyDim = problem.keyDim(), chunk = schedule.getChunk();
+  int64_t sms = findTarget(schedule.getTarget())->multiprocessors;
+  // As many segments as have programs at once: early beside the first, which
+  // needs no transfer, late without it. Rounded down, by ceildiv(x + 1, y) - 1.
+  std::string early = "2 + minus(ceildiv(minus(at_once, " + text(slices) +
+                      ") + 1, " + text(slices + transfers) + "), 1)";
+  std::string late =
+      "1 + minus(ceildiv(at_once + 1, " + text(lateSlices) + "), 1)";
+  std::string useful = "min(" + text(kMostSegments) +
+                       ", max(3, ceildiv(chunks, " + text(kLeastChunks) + ")))";
+  std::string chosen =
+      "max(2, min(" + useful + ", min(" + early + ", " + late + ")))";
+  sizes = {"chunks = ceildiv(tokens, " + text(chunk) + " * max(1, N))",
+           "at_once = minus(ceildiv(" + text(sms + 1) + ", max(1, N * HV)), 1)",
+           "segments = " + (count ? text(std::max<int64_t>(count, 2)) : chosen),
+           "segmented = less(" + text(kSegmentCost) +
+               " * segments + 2 * chunks, chunks * segments)"};
+  workspace = "(ceildiv(tokens, " + text(chunk) + ") + N) * HV * " +
+              text(tile::imageBytes(keyDim, chunk)) +
+              " + N * HV * segments * " +
+              text(keyDim * (keyDim + problem.valueDim()) * 4);
+}
+
 std::string buildSegments(func::FuncOp source, const Problem &problem,
                           tile::ScheduleAttr schedule, int64_t count) {
-  MLIRContext *context = source.getContext();
-  auto text = [](int64_t number) { return std::to_string(number); };
-  auto call = [](StringRef function, const std::string &x,
-                 const std::string &y) {
-    return (function + "(" + x + ", " + y + ")").str();
-  };
-  int64_t slices = llvm::divideCeil(problem.valueDim(), schedule.getVTile());
-  int64_t both =
-      slices + llvm::divideCeil(problem.keyDim(), schedule.getVTile());
-  int64_t joins = llvm::divideCeil(problem.valueDim(), kJoinColumns);
-  std::string heads = "max(1, N * HV)";
-  std::string chunks =
-      "ceildiv(tokens, " + text(schedule.getChunk()) + " * max(1, N))";
-
-  // As many segments in the middle as programs fit beside those of the first.
-  int64_t atOnce = findTarget(schedule.getTarget())->multiprocessors;
-  std::string perHead = call("minus", call("ceildiv", text(atOnce + 1), heads),
-                             text(1)); // atOnce / heads, rounded down
-  std::string fitting =
-      call("minus", call("ceildiv", "minus(" + perHead + ", " + text(slices) +
-                                        ") + 1",
-                         text(both)),
-           text(1));
-  std::string useful = call(
-      "min", text(kMostSegments - 2),
-      call("max", "1", call("minus", call("ceildiv", chunks, text(kLeastChunks)),
-                            "2")));
-  std::string middle =
-      count ? text(std::max<int64_t>(count, 2) - 2)
-            : call("min", fitting, useful);
-  std::string segments = "(" + middle + " + 2)";
-  // 2 chunks / segments + cost < chunks
-  std::string pays = call("less", text(kSegmentCost) + " * " + segments +
-                                      " + 2 * " + chunks,
-                          chunks + " * " + segments);
-
-  auto finishKernel = [&](KernelBuilder &kernel, StringRef suffix,
-                          const std::string &grid) {
-    func::FuncOp f = kernel.function;
-    f.setName((source.getName() + suffix).str());
-    f->setAttr("kdac.grid", StringAttr::get(context, grid));
-    f->setAttr("kdac.when", StringAttr::get(context, pays));
-    int64_t bytes = problem.keyDim() * 4;
-    f->setAttr("kdac.workspace",
-               StringAttr::get(
-                   context, "(ceildiv(tokens, " + text(schedule.getChunk()) +
-                                ") + N) * HV * " +
-                                text(tile::imageBytes(problem.keyDim(),
-                                                      schedule.getChunk())) +
-                                " + N * HV * (" + middle + " + 1) * " +
-                                text((problem.keyDim() + problem.valueDim()) *
-                                     bytes)));
-  };
-  auto with = [&](StringRef roles, int64_t warps) {
+  Cut cut(problem, schedule, count);
+  Builder b(source.getContext());
+  auto with = [&](StringRef roles, int64_t vTile, int64_t warps,
+                  int64_t stages) {
     return tile::ScheduleAttr::get(
-        context, schedule.getTarget(), schedule.getForm(), schedule.getChunk(),
-        schedule.getLeaf(), schedule.getVTile(), warps, schedule.getStages(),
+        b.getContext(), schedule.getTarget(), schedule.getForm(),
+        schedule.getChunk(), schedule.getLeaf(), vTile, warps, stages,
         schedule.getOperand(), schedule.getGram(), roles);
   };
-  KernelBuilder images(source, problem, with("prepare", kImageWarps),
-                       Part::Images);
-  buildChunkForm(images);
-  finishKernel(images, "_images",
-               "N * HV * " + call("max", "1", perHead));
-  auto chain = with("chain", 4 * (schedule.getVTile() / tile::kChainColumns + 1));
-  KernelBuilder early(source, problem, chain, Part::Early);
-  buildChunkForm(early);
-  finishKernel(early, "_early",
-               "N * HV * (" + text(slices) + " + " + middle + " * " +
-                   text(both) + ")");
-  auto joining = tile::ScheduleAttr::get(
-      context, schedule.getTarget(), "chunk", schedule.getChunk(),
-      schedule.getLeaf(), kJoinColumns, kJoinWarps, 2,
-      BFloat16Type::get(context), schedule.getGram(), "fused");
-  KernelBuilder join(source, problem, joining, Part::Join);
-  join.joinSegments();
-  finishKernel(join, "_join", "less(0, N * HV * " + middle + ") * (N * HV * " +
-                                  text(joins) + " + " + segments + ")");
-  KernelBuilder late(source, problem, chain, Part::Late);
-  buildChunkForm(late);
-  finishKernel(late, "_late",
-               "N * HV * " + text(slices) + " * (" + middle + " + 1)");
-  return pays;
+  auto chain = [&](int64_t vTile) {
+    return with("chain", vTile, 4 * (vTile / tile::kChainColumns + 1),
+                schedule.getStages());
+  };
+  auto build = [&](Part part, StringRef suffix, tile::ScheduleAttr schedule,
+                   const std::string &grid) {
+    KernelBuilder kernel(source, problem, schedule, part);
+    if (part == Part::Join)
+      kernel.joinSegments();
+    else
+      buildChunkForm(kernel);
+    func::FuncOp f = kernel.function;
+    f.setName((source.getName() + suffix).str());
+    f->setAttr("kdac.grid", b.getStringAttr(grid));
+    f->setAttr("kdac.when", b.getStringAttr("segmented"));
+    f->setAttr("kdac.workspace", b.getStringAttr(cut.workspace));
+    f->setAttr("kdac.sizes",
+               b.getStrArrayAttr(llvm::to_vector_of<StringRef>(cut.sizes)));
+  };
+  build(Part::Images, "_images",
+        with("prepare", schedule.getVTile(), kImageWarps, kImageStages),
+        "N * HV * max(1, at_once)");
+  build(Part::Early, "_early", chain(schedule.getVTile()),
+        "N * HV * (" + text(cut.slices) + " + " +
+            text(cut.slices + cut.transfers) + " * minus(segments, 2))");
+  // Programs without a state say how many segments there are.
+  build(Part::Join, "_join", with("fused", kJoinColumns, kJoinWarps, 2),
+        "less(0, N * HV * minus(segments, 2)) * (N * HV * " + text(cut.joins) +
+            " + segments)");
+  build(Part::Late, "_late", chain(tile::kChainColumns),
+        "N * HV * " + text(cut.lateSlices) + " * minus(segments, 1)");
+  return "segmented";
 }
 
 } // namespace kdac

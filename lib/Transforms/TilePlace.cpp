@@ -260,11 +260,10 @@ LogicalResult Placer::place() {
   if (tile::hasWarpRoles(schedule)) {
     placeRoles(kernel);
     auto image = kernel->getAttrOfType<DenseI64ArrayAttr>("tile.image");
-    int64_t keyDim = cast<RankedTensorType>(
-                         (*kernel.getOps<scf::ForOp>().begin())
-                             .getResult(0)
-                             .getType())
-                         .getDimSize(0);
+    int64_t keyDim =
+        cast<RankedTensorType>(
+            (*kernel.getOps<scf::ForOp>().begin()).getResult(0).getType())
+            .getDimSize(0);
     if (schedule.getRoles() != "warps" &&
         image[1] != tile::imageBytes(keyDim, schedule.getChunk()))
       return kernel.emitOpError()

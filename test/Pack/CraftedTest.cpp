@@ -113,10 +113,19 @@ const std::pair<const char *, const char *> added[] = {
     {"norm", "\"norm\":\"none\","},
     {"norm_eps", "\"norm_eps\":1e-05,"},
     {"workspace", ",\"workspace\":\"\""}};
+/// What version 3 has and version 2 lacked.
+const std::pair<const char *, const char *> addedLater[] = {
+    {"sizes", "\"sizes\":[],"},
+    {"when", ",\"when\":\"\""},
+    {"uses_workspace", ",\"uses_workspace\":false"},
+    {"overlaps", "\"overlaps\":false,"}};
 
 /// An old pack is read as what it was when it was written.
 TEST(Crafted, OlderVersionLacksNewFields) {
   Parts old;
+  for (const auto &[key, text] : addedLater)
+    old.remove(text);
+  EXPECT_EQ(old.refusal(2), "");
   for (const auto &[key, text] : added)
     old.remove(text);
   EXPECT_EQ(old.refusal(1), "");
@@ -130,12 +139,16 @@ TEST(Crafted, OlderVersionLacksNewFields) {
 }
 
 TEST(Crafted, NewVersionHasThemAll) {
-  for (const auto &[key, text] : added) {
-    Parts p;
-    p.remove(text);
-    EXPECT_NE(p.refusal().find("." + std::string(key) + ": is missing"),
-              std::string::npos)
-        << key << ": " << p.refusal();
+  for (const auto *list : {std::begin(added), std::begin(addedLater)}) {
+    size_t count = list == added ? std::size(added) : std::size(addedLater);
+    for (size_t i = 0; i < count; ++i) {
+      Parts p;
+      p.remove(list[i].second);
+      EXPECT_NE(
+          p.refusal().find("." + std::string(list[i].first) + ": is missing"),
+          std::string::npos)
+          << list[i].first << ": " << p.refusal();
+    }
   }
 }
 

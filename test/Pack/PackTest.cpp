@@ -141,7 +141,7 @@ TEST(Pack, NewerVersionHasItsOwnSentence) {
   ASSERT_FALSE(pack.ok());
   EXPECT_EQ(pack.status().code(), ErrorCode::Unsupported);
   EXPECT_EQ(pack.status().message(),
-            "pack 'sample' has pack version 3, but this kdac reads versions 1 "
+            "pack 'sample' has pack version 4, but this kdac reads versions 1 "
             "to 2; use a newer kdac, or compile the pack with this one");
 }
 

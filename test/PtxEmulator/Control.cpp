@@ -272,6 +272,7 @@ const std::vector<Opcode> &controlOpcodes() {
       {"applypriority", ignore},
       {"discard", ignore},
       {"nanosleep", decodeSleep},
+      {"griddepcontrol", ignore}, // launches do not overlap
       {"setmaxnreg", decodeSetmaxnreg},
       {"pmevent", ignore},
       {"brkpt", decodeTrap},

@@ -153,6 +153,7 @@ StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
                       {"ptxas", v.ptxasVersion},
                       {"ptx_sha256", launch.ptxSha256},
                       {"images", imagesOf(q, v)},
+                      {"sizes", ordered_json(v.sizes)},
                       {"launches", launchesOf(v)},
                       {"tolerance", toleranceJson(v)},
                       {"arguments", argumentsOf(launch)},
@@ -218,6 +219,8 @@ void print(const ordered_json &v) {
   line("made by", "LLVM " + text(v["llvm"]) +
                       (v["ptxas"] == "" ? "" : ", ptxas " + text(v["ptxas"])));
   line("schedule", text(v["schedule"]));
+  for (const ordered_json &size : v["sizes"])
+    line("size", text(size[0]) + " = " + text(size[1]));
   for (const ordered_json &launch : v["launches"]) {
     line("launch", text(launch["entry"]) + ", grid " + text(launch["grid"]) +
                        ", block " + text(launch["block_threads"]) + ", ABI " +

@@ -4,6 +4,7 @@
 #ifndef KDAC_PACK_MANIFEST_H
 #define KDAC_PACK_MANIFEST_H
 
+#include "kdac/Pack/SizeExpr.h"
 #include "kdac/Runtime/Status.h"
 #include "kdac/Variant/LaunchAbi.h"
 #include "kdac/Variant/Variant.h"
@@ -54,6 +55,9 @@ struct Launch {
   /// Launches of one schedule have equal text.
   std::string when;
   bool usesWorkspace = false; ///< the variant's
+  /// GPU only: may start while the launch before it in the call still runs; it
+  /// waits itself (programmatic dependent launch).
+  bool overlaps = false;
   int64_t blockThreads = 1; ///< GPU only
   int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory
   int64_t scratchBytes = 0; ///< host only: 64-byte aligned, per thread
@@ -74,6 +78,8 @@ struct PackVariant {
   /// whose launches uses it, as a size expression over N, HV and tokens (all
   /// tokens of the call); empty: none.
   std::string workspace;
+  /// What the expressions of this variant call by name.
+  NamedSizes sizes;
   std::vector<Launch> launches; ///< in order; each waits for the one before
 
   std::string name() const { return variantName(variant); }

@@ -17,6 +17,9 @@ namespace kdac {
 /// Values of names in a size expression.
 using SizeBindings = std::vector<std::pair<std::string_view, int64_t>>;
 
+/// Named expressions, each over names known so far and those before it.
+using NamedSizes = std::vector<std::pair<std::string, std::string>>;
+
 /// Evaluates `text`, for example "N * HV * ceildiv(V, 64)":
 ///
 ///     sum     := product ("+" product)*
@@ -31,6 +34,9 @@ using SizeBindings = std::vector<std::pair<std::string_view, int64_t>>;
 /// by zero are errors that quote `text`.
 StatusOr<int64_t> evaluateSize(std::string_view text,
                                const SizeBindings &bindings);
+
+/// Adds the values of `sizes` to `bindings`, which views their names.
+Status bindSizes(const NamedSizes &sizes, SizeBindings &bindings);
 
 /// True if `text` parses and uses no name outside `names`.
 Status checkSizeExpr(std::string_view text,

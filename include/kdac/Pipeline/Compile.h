@@ -38,6 +38,7 @@ struct CompiledLaunch {
   std::string grid;  ///< size expression
   std::string when;  ///< size expression, or empty
   bool usesWorkspace = false;
+  bool overlaps = false; ///< as Launch::overlaps
   // GPU
   LaunchAbi abi = LaunchAbi::Bare;
   int64_t blockThreads = 1;
@@ -50,6 +51,7 @@ struct CompiledKernel {
   Variant variant;
   std::string schedule;  ///< the #tile.schedule attribute as text
   std::string workspace; ///< bytes as a size expression, or empty
+  NamedSizes sizes;      ///< what its size expressions call by name
   int64_t vTile = 0;     ///< columns of V of one program instance
   std::vector<CompiledLaunch> launches; ///< in order
   std::vector<Artefact> artefacts;

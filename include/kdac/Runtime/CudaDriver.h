@@ -37,6 +37,22 @@ constexpr int functionMaxDynamicShared = 8; ///< CU_FUNC_ATTRIBUTE_...
 constexpr int functionLocalBytes = 3;
 constexpr unsigned streamNonBlocking = 1;
 
+/// CUlaunchAttribute with the one that kdac sets.
+struct LaunchAttribute {
+  int id = 6; ///< PROGRAMMATIC_STREAM_SERIALIZATION
+  int pad = 0;
+  int allowed = 1;
+  char rest[60] = {}; ///< the value's union has 64 bytes
+};
+
+/// CUlaunchConfig.
+struct LaunchConfig {
+  unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1}, sharedBytes = 0;
+  Stream stream = nullptr;
+  LaunchAttribute *attributes = nullptr;
+  unsigned attributeCount = 0;
+};
+
 /// The entry points, named without their "cu" and version suffix.
 struct Driver {
   Result (*init)(unsigned) = nullptr;
@@ -75,6 +91,10 @@ struct Driver {
   Result (*launchKernel)(Function, unsigned, unsigned, unsigned, unsigned,
                          unsigned, unsigned, unsigned, Stream, void **,
                          void **) = nullptr;
+
+  /// Null in drivers older than CUDA 11.8.
+  Result (*launchKernelEx)(const LaunchConfig *, Function, void **,
+                           void **) = nullptr;
 
   /// Loads libcuda.so.1, or the library called `library` (for tests), and
   /// initialises it. The library stays loaded: drivers do not unload cleanly.
