@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Times flash-linear-attention's KDA kernels on this GPU, as peers for the ledger.
+"""Times other people's KDA kernels on this GPU, as peers for the ledger.
 
   bench_fla.py --shapes chunk:1:8192:96,step:64:1:96 --output peers.jsonl
 
 Shapes are those of kdac-gpu-test: FORM:N:T:H[:HV], T a number or packed lengths
-a+b+c; chunk runs chunk_kda, step fused_recurrent_kda. Inputs as in
+a+b+c; chunk runs flash-linear-attention's chunk_kda, step its
+fused_recurrent_kda, and where FlashKDA is installed it runs too, on what it has
+(bounded gate, K = V = 128, as many value heads as heads). Inputs as in
 shared/reference/peers.md 1.2: q, k, v, g and beta logits ~ N(0, 1) in bf16,
 A_log = log U(1, 16), dt_bias ~ U(0, 1), fp32 state in and out, value-first; gate,
 l2norm and sigmoid in the kernel. Autotuning and compilation happen before
@@ -95,6 +97,26 @@ def make_inputs(torch, case, seed):
     return inputs
 
 
+def flash_kda_peer(module, version):
+    """FlashKDA's prefill, called as this script calls FLA's."""
+    import torch
+
+    def call(q, k, v, g, beta, A_log, dt_bias, scale, initial_state,
+             lower_bound, cu_seqlens=None, **_):
+        out, state = torch.empty_like(v), torch.empty_like(initial_state)
+        module.fwd(q, k, v, g, beta, scale, out, A_log,
+                   dt_bias.view(A_log.numel(), -1), lower_bound,
+                   initial_state=initial_state, final_state=state,
+                   cu_seqlens=cu_seqlens)
+        return out, state
+    return call, f"FlashKDA {version}"
+
+
+def flash_kda_has(case):
+    return (case["form"] == "chunk" and case["gate"] == "bounded"
+            and case["K"] == case["V"] == 128 and case["H"] == case["HV"])
+
+
 def bytes_of(torch, inputs):
     return sum(value.numel() * value.element_size()
                for value in inputs.values() if torch.is_tensor(value))
@@ -154,9 +176,15 @@ def run(options, cases):
     from importlib.metadata import version
     from fla.ops.kda import chunk_kda, fused_recurrent_kda
     release = version("fla-core")
-    functions = {"chunk": (chunk_kda, f"fla {release} chunk_kda"),
-                 "step": (fused_recurrent_kda,
-                          f"fla {release} fused_recurrent_kda")}
+    fla = {"chunk": (chunk_kda, f"fla {release} chunk_kda"),
+           "step": (fused_recurrent_kda, f"fla {release} fused_recurrent_kda")}
+    try:
+        import flash_kda
+        flash = flash_kda_peer(flash_kda,
+                               getattr(flash_kda, "__version__", "unknown"))
+    except ImportError as error:
+        print(f"FlashKDA is not timed: {error}", file=sys.stderr)
+        flash = None
     machine = {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__,
                "triton": version("triton"),
                "date": datetime.datetime.now(datetime.timezone.utc)
@@ -168,15 +196,18 @@ def run(options, cases):
                 print(f"not run, the time is up: {json.dumps(case)}",
                       file=sys.stderr)
                 continue
-            function, name = functions[case["form"]]
-            line = {"case": case, **machine,
-                    **measure(torch, function, name, case, options.seed)}
-            text = json.dumps(line, separators=(",", ":"))
-            print(text, flush=True)
-            if options.output:
-                with open(options.output, "a", encoding="utf-8") as file:
-                    file.write(text + "\n")
-            torch.cuda.empty_cache()
+            peers = [fla[case["form"]]]
+            if flash and flash_kda_has(case):
+                peers.append(flash)
+            for function, name in peers:
+                line = {"case": case, **machine,
+                        **measure(torch, function, name, case, options.seed)}
+                text = json.dumps(line, separators=(",", ":"))
+                print(text, flush=True)
+                if options.output:
+                    with open(options.output, "a", encoding="utf-8") as file:
+                        file.write(text + "\n")
+                torch.cuda.empty_cache()
 
 
 def main(arguments=None):

@@ -142,7 +142,7 @@ TEST(Pack, NewerVersionHasItsOwnSentence) {
   EXPECT_EQ(pack.status().code(), ErrorCode::Unsupported);
   EXPECT_EQ(pack.status().message(),
             "pack 'sample' has pack version 4, but this kdac reads versions 1 "
-            "to 2; use a newer kdac, or compile the pack with this one");
+            "to 3; use a newer kdac, or compile the pack with this one");
 }
 
 TEST(Pack, NoVersion) {

@@ -26,7 +26,7 @@ inline PackVariant packVariant(const Variant &v, std::vector<size_t> images) {
   launch.registers = 168;
   launch.ptxSha256 = std::string(64, 'a');
   launch.images = std::move(images);
-  return {v,  "#tile.schedule<chunk = 64>", "22.1.8", "13.0.88", "", {}, {launch}};
+  return {v, "#tile.schedule<chunk = 64>", "22.1.8", "13.0.88", "", {launch}};
 }
 
 /// Adds everything in one order or the reverse; the file must not show which.

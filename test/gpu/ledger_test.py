@@ -214,6 +214,16 @@ class BenchFlaTest(unittest.TestCase):
             with self.assertRaises(SystemExit):
                 bench_fla.parse_shape(text)
 
+    def test_flash_kda_runs_what_it_has(self):
+        def has(shape, gate="bounded", dim=128):
+            return bench_fla.flash_kda_has(bench_fla.make_case(
+                bench_fla.parse_shape(shape), gate, dim))
+        self.assertTrue(has("chunk:1:8192:96"))
+        self.assertFalse(has("step:64:1:96"))
+        self.assertFalse(has("chunk:1:8192:4:8"))
+        self.assertFalse(has("chunk:1:8192:96", "softplus"))
+        self.assertFalse(has("chunk:1:8192:96", dim=64))
+
     def test_dry_run_needs_no_torch(self):
         text = io.StringIO()
         with contextlib.redirect_stdout(text):

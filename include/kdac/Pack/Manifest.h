@@ -78,9 +78,9 @@ struct PackVariant {
   /// whose launches uses it, as a size expression over N, HV and tokens (all
   /// tokens of the call); empty: none.
   std::string workspace;
-  /// What the expressions of this variant call by name.
-  NamedSizes sizes;
   std::vector<Launch> launches; ///< in order; each waits for the one before
+  /// What the expressions of this variant call by name.
+  NamedSizes sizes = {};
 
   std::string name() const { return variantName(variant); }
 };
