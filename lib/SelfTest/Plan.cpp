@@ -150,6 +150,9 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
       specs.push_back(std::move(spec));
   if (many && variant.keyDim * variant.valueDim <= smallState)
     specs.push_back(stateless(dense(65537, 1, 1, 1)));
+  // More programs a head than small grids have: the other way to join segments.
+  if (many && variant.form == Form::Chunk)
+    specs.push_back(dense(1, 70, 18, 18));
   for (size_t i = 0; i < specs.size(); ++i) {
     specs[i].variant = variant;
     if (variant.conv) // caches belong to one program a channel

@@ -22,8 +22,10 @@ namespace kdac {
 /// A program that only prepares: four pairs of warps and those that transfer,
 /// and room for more images than are made at once, which come and go meanwhile.
 static constexpr int64_t kImageWarps = 12, kImageStages = 7;
-/// Columns of V and warps of a joining program.
-static constexpr int64_t kJoinColumns = 16, kJoinWarps = 8;
+/// Columns of V of a joining program: narrow ones are faster where all run at
+/// once. Its warps.
+static constexpr int64_t kJoinColumns = 16, kWideJoinColumns = 32;
+static constexpr int64_t kJoinWarps = 8;
 /// Joining takes time for every segment, and so does filling the rings.
 static constexpr int64_t kMostSegments = 16, kLeastChunks = 8;
 /// What the two further kernels and a segment cost, in chunks.
@@ -270,7 +272,6 @@ struct Cut {
   int64_t slices;     ///< early programs of a state, wide ones
   int64_t transfers;  ///< and of a transfer
   int64_t lateSlices; ///< late programs of a state, which are half as wide
-  int64_t joins;      ///< joining programs of a state
 
   Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count);
 };
@@ -282,8 +283,7 @@ static std::string text(int64_t number) { return std::to_string(number); }
 Cut::Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count)
     : slices(llvm::divideCeil(problem.valueDim(), schedule.getVTile())),
       transfers(llvm::divideCeil(problem.keyDim(), schedule.getVTile())),
-      lateSlices(problem.valueDim() / tile::kChainColumns),
-      joins(llvm::divideCeil(problem.valueDim(), kJoinColumns)) {
+      lateSlices(problem.valueDim() / tile::kChainColumns) {
   int64_t keyDim = problem.keyDim(), chunk = schedule.getChunk();
   int64_t sms = findTarget(schedule.getTarget())->multiprocessors;
   // As many segments as have programs at once: early beside the first, which
@@ -344,9 +344,15 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
         "N * HV * (" + text(cut.slices) + " + " +
             text(cut.slices + cut.transfers) + " * minus(segments, 2))");
   // Programs without a state say how many segments there are.
-  build(Part::Join, "_join", with("fused", kJoinColumns, kJoinWarps, 2),
-        "less(0, N * HV * minus(segments, 2)) * (N * HV * " + text(cut.joins) +
-            " + segments)");
+  auto join = [&](StringRef suffix, int64_t columns, std::string fits) {
+    build(Part::Join, suffix, with("fused", columns, kJoinWarps, 2),
+          fits + " * less(0, N * HV * minus(segments, 2)) * (N * HV * " +
+              text(llvm::divideCeil(problem.valueDim(), columns)) +
+              " + segments)");
+  };
+  int64_t joins = llvm::divideCeil(problem.valueDim(), kJoinColumns);
+  join("_join", kJoinColumns, "less(" + text(joins - 1) + ", at_once)");
+  join("_join_wide", kWideJoinColumns, "less(at_once, " + text(joins) + ")");
   build(Part::Late, "_late", chain(tile::kChainColumns),
         "N * HV * " + text(cut.lateSlices) + " * minus(segments, 1)");
   return "segmented";
