@@ -9,6 +9,7 @@
 
 #include "mlir/Dialect/Arith/IR/Arith.h"
 #include "llvm/ADT/SetVector.h"
+#include "llvm/Support/ErrorHandling.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -127,6 +128,9 @@ void RolePlacer::placeImages() {
         type(part).getDimSize(0) * tile::bytesOf(type(part).getElementType());
   }
   int64_t stride = llvm::alignTo(offset, kAlignment);
+  int64_t keyDim = type(loop.getResult(0)).getDimSize(0);
+  if (offset > tile::imageBytes(keyDim, chunk))
+    llvm::report_fatal_error("an image is larger than its place in workspaces");
   OpBuilder b(kernel);
   kernel->setAttr("tile.image",
                   b.getDenseI64ArrayAttr({bytes, offset, stride}));

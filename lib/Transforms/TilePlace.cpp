@@ -259,17 +259,6 @@ LogicalResult Placer::checkLimit(int64_t sharedBytes) {
 LogicalResult Placer::place() {
   if (tile::hasWarpRoles(schedule)) {
     placeRoles(kernel);
-    auto image = kernel->getAttrOfType<DenseI64ArrayAttr>("tile.image");
-    int64_t keyDim =
-        cast<RankedTensorType>(
-            (*kernel.getOps<scf::ForOp>().begin()).getResult(0).getType())
-            .getDimSize(0);
-    if (schedule.getRoles() != "warps" &&
-        image[1] != tile::imageBytes(keyDim, schedule.getChunk()))
-      return kernel.emitOpError()
-             << "passes images of " << image[1]
-             << " bytes through the workspace, which has room for "
-             << tile::imageBytes(keyDim, schedule.getChunk());
     auto bytes = kernel->getAttrOfType<IntegerAttr>("kdac.shared_bytes");
     return checkLimit(bytes.getInt());
   }
