@@ -13,7 +13,7 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
     Numerics: `leaf` is the largest power of two for which the proven bound on the
     log-decay keeps `exp2` of a leaf's exponents, times the largest key, inside f32
     (docs/NUMERICS.md); 1 without a bound. 16 under `roles = "warps"`, whose blocks
-    are anchored before their first row.
+    are anchored before their first row, where the bound allows it.
 
     Where a warps kernel can also be made half as wide, that schedule is written as
     `tile.few_programs`: dplr-to-tile makes both kernels, and the sizes of a call
@@ -105,8 +105,9 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
 
     Numerics: exp2 and rsqrt are the approximate instructions (2^-22 relative);
     f32 subnormals flush to zero. Under `roles = warps` products of constants may
-    merge; log-decays are summed as f16 scaled by 2^12 with f32 sums, 2^-12 relative
-    of each token's; keys and queries of a chunk's second half, and the remaining keys
+    merge; log-decays are summed as f16 scaled by 2^12 (2^7 where leaf is 1) with f32
+    sums, 2^-12 relative of each token's; what a slice of 16 channels decays by
+    decides at run time which anchors it has where leaf is 1; keys and queries of a chunk's second half, and the remaining keys
     of its first, are rounded a second time with their bf16 factor; the inverse's
     block below the diagonal is a product of f16 (docs/NUMERICS.md).
   }];

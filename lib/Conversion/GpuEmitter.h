@@ -95,6 +95,8 @@ public:
   Values ldmatrix(Value pointer, int64_t count, bool transposed);
   void mma(llvm::MutableArrayRef<Value> accumulators, mlir::ValueRange a,
            mlir::ValueRange b, mlir::Type element);
+  /// 2 or 4 matrices of 8 rows; lanes 8 i to 8 i + 7 point to the rows of
+  /// matrix i.
   void stmatrix(Value pointer, mlir::ValueRange words, bool transposed,
                 int64_t constant = 0); ///< bytes beyond the pointer
 
@@ -118,6 +120,7 @@ public:
   /// The 32-bit address of a pointer to shared memory.
   Value address(Value pointer);
   Value shuffle(Value x, Value fromLane);
+  Value anyLane(Value condition); ///< i1: it holds in some lane of the warp
   void warpSync();
   /// A barrier of `count` threads that is not the block's own (id 0).
   void namedBarrier(Value id, int64_t count);

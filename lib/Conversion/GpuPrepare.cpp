@@ -9,87 +9,13 @@
 // and its diagonal products from k 2^L, q 2^L and k 2^-L, whose exponents are
 // at most 16 bounds. The lower block is the second block's k 2^L, q 2^L times
 // the first one's k 2^(tot-L). Every factor of the latter is at most 1.
-#include "GpuRoles.h"
-#include "kdac/Dialect/PrepareScratch.h"
-
-#include "mlir/Dialect/Math/IR/Math.h"
+#include "GpuPrepare.h"
 
 using namespace mlir;
 
 namespace kdac {
 
-/// Log-decays are summed by tensor cores as f16 scaled by 2^12.
-static constexpr double kSumScale = 4096.0;
-static constexpr int64_t kSumUnit = 0x0c00; ///< 2^-12 in f16
 static constexpr int64_t kPairThreads = 64;
-
-class ChunkPreparer {
-public:
-  explicit ChunkPreparer(RoleLowering &roles)
-      : roles(roles), at(roles.at), b(roles.b), parts(roles.parts),
-        slices(roles.keyDim() / 16), layout(roles.keyDim(), roles.chunkRows()) {
-  }
-  void run();
-
-private:
-  using Values = GpuEmitter::Values;
-
-  void locate();
-  void chunk(Value number, Value &strength);
-  Value strengthOf(Value number);
-
-  // Fragments. A slice is 16 columns of the block's 16 rows.
-  void enterSlice(Value slice);
-  Group rowPairs(int64_t part) const;
-  Group tokenPairs(int64_t part) const;
-  /// `tile`'s 16x16 elements at `offset`, from sliceAt.
-  Values fragment(Value tile, Value offset, bool transposed, int64_t rows = 0);
-  void putFragment(Value tile, Value offset, ValueRange words,
-                   int64_t rows = 0);
-  void readLoads(Value expression, bool tokens);
-  Value sliceAt(Value slice, Value rows) const;
-  Value scratchAt(int64_t offset, Value bytes = {}, int64_t constant = 0) const;
-
-  void sumNorms();
-  void decays(Values &exponents);
-  void slice(Value slice, Values &sums);
-  void storeDiagonal(const Values &sums, Value strength);
-  void firstBlock();
-  void secondBlock();
-  void tables(bool first);
-  void invertDiagonal();
-  Value rowStrength(int64_t first) const;
-  void scaleRemaining();
-  Values scaleLower();
-  void lowerInverse(const Values &lower);
-
-  Value word(Value x, Value y, Type element) { return b.pack16(x, y, element); }
-  void multiply(MutableArrayRef<Value> sums, ValueRange a, Value b0, Value b1,
-                Type element);
-  Value loadWord(Value pointer) {
-    return LLVM::LoadOp::create(b, b.getI32Type(), pointer, 4);
-  }
-  Type bf16() { return b.getBF16Type(); }
-  Type f16() { return b.getF16Type(); }
-
-  RoleLowering &roles;
-  GpuLowering &at;
-  GpuEmitter &b;
-  PreparedChunk &parts;
-  int64_t slices;
-  Value pair, block;      ///< which pair of the program, which block
-  Value quad, inQuad;     ///< lane / 4, lane % 4
-  Value tileRow, ownRows; ///< this lane's ldmatrix row of a 16x16 tile, bytes;
-                          ///< of the first block and of this warp's
-  Value scratch;          ///< of this pair, bytes
-  Value firstRow, firstToken; ///< 16 block + quad, 16 block + 2 inQuad
-  Value buffer;               ///< bytes to this chunk's image
-  Value own; ///< of the present slice, bytes to this warp's rows
-  Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
-  Values normRows;               ///< of every norm: rows quad and quad + 8
-  Value barrier;
-  tile::PrepareScratch layout; ///< of the scratch
-};
 
 //===-- Where things are
 //---------------------------------------------------===//
@@ -168,9 +94,16 @@ void ChunkPreparer::putFragment(Value tile, Value offset, ValueRange words,
              at.place(tile).getOffset() + rows * 128);
 }
 
+/// Lanes 0-15 point to the columns 0-7 of the present slice, or to 8-15: the
+/// swizzle is an exclusive or.
+Value ChunkPreparer::ownHalf(int64_t half) const {
+  return half ? b.bitXor(own, b.i32(16)) : own;
+}
+
 /// Makes the loaded rows that `expression` is computed from known to
-/// evaluate().
-void ChunkPreparer::readLoads(Value expression, bool tokens) {
+/// evaluate(): all columns of the slice, or its half 0 or 1.
+void ChunkPreparer::readLoads(Value expression, bool tokens,
+                              std::optional<int64_t> half) {
   SmallVector<Value> pending = {expression};
   llvm::DenseSet<Value> seen;
   while (!pending.empty()) {
@@ -184,11 +117,17 @@ void ChunkPreparer::readLoads(Value expression, bool tokens) {
       continue;
     }
     Type element = getElementTypeOrSelf(value.getType());
-    Values words = fragment(value, own, tokens);
-    for (int64_t part = 0; part < 4; ++part)
-      at.remember(value, tokens ? tokenPairs(part) : rowPairs(part),
-                  {b.unpack16(words[part], false, element),
-                   b.unpack16(words[part], true, element)});
+    int64_t first = half ? 2 * *half : 0;
+    Values words = half ? b.ldmatrix(roles.pointer(ownHalf(*half),
+                                                   at.place(value).getOffset()),
+                                     2, tokens)
+                        : fragment(value, own, tokens);
+    for (auto [i, word] : llvm::enumerate(words)) {
+      int64_t part = first + i;
+      at.remember(
+          value, tokens ? tokenPairs(part) : rowPairs(part),
+          {b.unpack16(word, false, element), b.unpack16(word, true, element)});
+    }
   }
 }
 
@@ -197,156 +136,12 @@ void ChunkPreparer::multiply(MutableArrayRef<Value> sums, ValueRange a,
   b.mma(sums, a, {b0, b1}, element);
 }
 
-//===-- Before the pair meets
-//----------------------------------------------===//
-
 /// Write strengths come one a lane, a chunk ahead: lane % 16 is the row.
 Value ChunkPreparer::strengthOf(Value number) {
   roles.enterChunk(number, parts.strengthLoad.getOperation());
   Group group;
   group.col = {b.add(b.mul(block, 16), b.rem(at.lane, 16)), 0};
   return at.loadGlobal(parts.strengthLoad, group)[0];
-}
-
-/// Sums over the rows that norms are made of, for rows quad and quad + 8.
-void ChunkPreparer::sumNorms() {
-  Values sums(2 * parts.norms.size(), b.f32(0));
-  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
-    enterSlice(slice);
-    for (auto [i, norm] : llvm::enumerate(parts.norms)) {
-      readLoads(norm.getInput(), /*tokens=*/false);
-      for (int64_t part = 0; part < 4; ++part)
-        for (Value x : at.evaluate(norm.getInput(), rowPairs(part)))
-          sums[2 * i + part % 2] = b.addF(sums[2 * i + part % 2], x);
-    }
-  });
-  for (Value &sum : sums)
-    sum = b.sumLanes(sum, {1, 2});
-  normRows = sums;
-}
-
-/// L of the slice in fragment order: the triangle of ones times the log-decays.
-void ChunkPreparer::decays(Values &exponents) {
-  Value input = parts.decay.getInput();
-  readLoads(input, /*tokens=*/true);
-  Values words;
-  for (int64_t part = 0; part < 4; ++part) {
-    Values pair = at.evaluate(input, tokenPairs(part));
-    words.push_back(word(b.mulF(pair[0], b.f32(kSumScale)),
-                         b.mulF(pair[1], b.f32(kSumScale)), f16()));
-  }
-  // Row quad of the triangle, columns 2 inQuad and the next.
-  Value column = b.mul(inQuad, 2);
-  auto unit = [&](Value condition, int64_t bits) {
-    return roles.select(condition, b.i32(bits), b.i32(0));
-  };
-  Value beyond = b.add(quad, 1);
-  Value triangle = arith::OrIOp::create(
-      b, unit(b.less(column, beyond), kSumUnit),
-      unit(b.less(b.add(column, 1), beyond), kSumUnit << 16));
-  Values ones = {triangle, b.i32(kSumUnit << 16 | kSumUnit), b.i32(0),
-                 triangle};
-  exponents.assign(8, b.f32(0));
-  auto all = MutableArrayRef<Value>(exponents);
-  multiply(all.slice(0, 4), ones, words[0], words[1], f16());
-  multiply(all.slice(4, 4), ones, words[2], words[3], f16());
-}
-
-/// One slice: its factors, their place in the image, and what they add to the
-/// diagonal products `sums`: keys with columns 0-7, queries with columns 0-7,
-/// and rows 8-15 of both with columns 8-15.
-void ChunkPreparer::slice(Value slice, Values &sums) {
-  enterSlice(slice);
-  Values exponents;
-  decays(exponents);
-  Value isLast = b.equal(quad, b.i32(7));
-  Value row = b.mul(block, roles.keyDim() * 4);
-  Value column = b.add(b.mul(slice, 64), b.mul(inQuad, 8));
-  Value to = scratchAt(0, b.add(row, column));
-  b.storePairIf(isLast, exponents[2], exponents[3], to, layout.totals);
-  b.storePairIf(isLast, exponents[6], exponents[7], to, layout.totals + 32);
-  Values up;
-  for (Value exponent : exponents)
-    up.push_back(b.exp2(exponent));
-  // The block's total is in the lanes of its last row.
-  Value lastRow = b.add(inQuad, 28);
-  Values totals; // of columns 2 inQuad, + 1, + 8, + 9
-  for (int64_t i : {2, 3, 6, 7})
-    totals.push_back(b.shuffle(up[i], lastRow));
-
-  for (auto [i, norm] : llvm::enumerate(parts.norms))
-    for (int64_t half : {0, 1}) {
-      Group group;
-      group.col = rowPairs(half).row;
-      at.remember(norm.getResult(), group, {normRows[2 * i + half]});
-    }
-  // What is done with a value is done as soon as it is there: 72 registers.
-  Value keys = parts.gram.getRhs(), queries = parts.gram.getLhs()[1];
-  readLoads(keys, /*tokens=*/false);
-  Values left, query, right, remaining;
-  for (int64_t part = 0; part < 4; ++part) {
-    Values k = at.evaluate(keys, rowPairs(part)), down, rest;
-    for (int64_t i : {0, 1}) {
-      down.push_back(b.mulF(k[i], b.exp2(b.negF(exponents[2 * part + i]))));
-      rest.push_back(b.mulF(down[i], totals[part / 2 * 2 + i]));
-      k[i] = b.mulF(k[i], up[2 * part + i]);
-    }
-    right.push_back(word(down[0], down[1], bf16()));
-    remaining.push_back(word(rest[0], rest[1], bf16()));
-    left.push_back(word(k[0], k[1], bf16()));
-  }
-  putFragment(parts.remaining, own, remaining);
-  putFragment(parts.keys, own, left);
-  readLoads(queries, /*tokens=*/false);
-  for (int64_t part = 0; part < 4; ++part) {
-    Values q = at.evaluate(queries, rowPairs(part));
-    query.push_back(word(b.mulF(q[0], up[2 * part]),
-                         b.mulF(q[1], up[2 * part + 1]), bf16()));
-  }
-  auto all = MutableArrayRef<Value>(sums);
-  multiply(all.slice(0, 4), left, right[0], right[2], bf16());
-  multiply(all.slice(4, 4), query, right[0], right[2], bf16());
-  Values lower = {left[1], query[1], left[3], query[3]};
-  multiply(all.slice(8, 4), lower, right[1], right[3], bf16());
-  putFragment(parts.queries, own, query);
-}
-
-/// The diagonal blocks: of the system in f32 to the scratch, of the attention
-/// to the image.
-void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
-  Value atRow = b.shuffle(strength, quad);
-  Value at8 = b.shuffle(strength, b.add(quad, 8));
-  roles.branch(b.less(at.lane, b.i32(16)), [&] {
-    Value row = b.add(b.mul(block, 16), at.lane);
-    b.store({strength}, scratchAt(layout.strengths, b.mul(row, 4)),
-            b.getF32Type(), 4);
-  });
-  Value to = b.add(b.mul(block, layout.diagonalBytes),
-                   b.add(b.mul(quad, 64), b.mul(inQuad, 8)));
-  auto put = [&](Value x, Value y, Value factor, int64_t bytes) {
-    b.store({b.mulF(x, factor), b.mulF(y, factor)},
-            scratchAt(layout.diagonal, to, bytes), b.getF32Type(), 8);
-  };
-  put(sums[0], sums[1], atRow, 0);
-  put(sums[2], sums[3], at8, 512);
-  put(sums[8], sums[9], at8, 512 + 32);
-
-  Value column = b.mul(inQuad, 2), beyond = b.add(quad, 1);
-  Value first = b.less(column, beyond);
-  Value second = b.less(b.add(column, 1), beyond);
-  auto masked = [&](Value x, Value y) {
-    return word(roles.select(first, x, b.f32(0)),
-                roles.select(second, y, b.f32(0)), bf16());
-  };
-  // Its columns start where the attention does in the panel's rows.
-  tile::PlaceAttr place = at.place(parts.attention);
-  int64_t panel = place.getOffset() & ~int64_t(1023);
-  Value unit = b.add(b.shiftLeft(block, 5), place.getOffset() - panel);
-  Value offset = b.add(buffer, b.bitXor(ownRows, unit));
-  b.stmatrix(roles.pointer(offset),
-             {masked(sums[4], sums[5]), word(sums[6], sums[7], bf16()),
-              b.i32(0), masked(sums[10], sums[11])},
-             false, panel);
 }
 
 //===-- After the pair has met
@@ -530,14 +325,37 @@ void ChunkPreparer::secondBlock() {
 //===-- The role
 //-----------------------------------------------------------===//
 
+/// What is needed after the slices waits in shared memory where they need its
+/// registers. The strength came long ago.
+void ChunkPreparer::park(Value number, Value strength) {
+  Value row = b.mul(b.add(b.mul(block, 16), b.rem(at.lane, 16)), 4);
+  b.store({strength}, scratchAt(layout.waiting, row), b.getF32Type(), 4);
+  LLVM::StoreOp::create(b, number,
+                        scratchAt(layout.waitingNumber, b.mul(block, 4)), 4);
+}
+
+void ChunkPreparer::unpark(Value &number, Value &strength) {
+  b.memoryFence();
+  Value row = b.mul(b.add(b.mul(block, 16), b.rem(at.lane, 16)), 4);
+  strength = b.load(scratchAt(layout.waiting, row), b.getF32Type(), 1, 4)[0];
+  number = loadWord(scratchAt(layout.waitingNumber, b.mul(block, 4)));
+}
+
 /// `strength` holds this chunk's, and then the next one's, of this lane.
-void ChunkPreparer::chunk(Value number, Value &strength) {
+void ChunkPreparer::chunk(Value &number, Value &strength) {
   sumNorms();
+  if (!isBounded())
+    park(number, strength);
   Values sums(12, b.f32(0));
-  roles.loop(b.i32(0), b.i32(slices), 1, sums,
-             [&](Value index, Values &sums) { slice(index, sums); });
+  if (isBounded())
+    roles.loop(b.i32(0), b.i32(slices), 1, sums,
+               [&](Value index, Values &sums) { boundedSlice(index, sums); });
+  else
+    unboundedSlices(sums);
   Group lane;
   lane.col = {b.add(b.mul(block, 16), b.rem(at.lane, 16)), 0};
+  if (!isBounded())
+    unpark(number, strength);
   at.remember(parts.strengthLoad.getResult(), lane, {strength});
   storeDiagonal(sums, at.evaluate(parts.strengths, lane)[0]);
   roles.readScalars();
@@ -559,8 +377,8 @@ void ChunkPreparer::run() {
     if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
       tiles.push_back(&op);
   Values carried = {strengthOf(pair)};
-  roles.chunkLoopOf(pair, tile::preparePairs(at.schedule), carried,
-                    [&](Value number, Values &carried) {
+  roles.chunkLoopOf(pair, tile::preparePairs(at.schedule), isBounded(), carried,
+                    [&](Value &number, Values &carried) {
                       locate();
                       buffer = roles.bufferOf(parts.total, number);
                       roles.enterChunk(number, tiles);

@@ -26,8 +26,7 @@ static Value factorBeside(Value product, Value y) {
   return mul.getLhs() == y ? mul.getRhs() : Value();
 }
 
-/// x of x * broadcast(y along d), with y given back.
-static Value besideBroadcast(Value product, int64_t along, Value &vector) {
+Value besideBroadcast(Value product, int64_t along, Value &vector) {
   auto mul = product.getDefiningOp<arith::MulFOp>();
   if (!mul)
     return {};
@@ -172,6 +171,24 @@ void RoleLowering::branch(Value condition, llvm::function_ref<void()> then,
   at.memo.clear();
 }
 
+void RoleLowering::choose(Value condition, Values &carried,
+                          llvm::function_ref<void(Values &)> then,
+                          llvm::function_ref<void(Values &)> otherwise) {
+  auto made = scf::IfOp::create(b, TypeRange(ValueRange(carried)), condition,
+                                /*withElse=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (auto [block, body] : {std::pair(made.thenBlock(), then),
+                             std::pair(made.elseBlock(), otherwise)}) {
+    b.setInsertionPointToStart(block);
+    at.memo.clear();
+    Values inside = carried;
+    body(inside);
+    scf::YieldOp::create(b, inside);
+  }
+  at.memo.clear();
+  carried.assign(made.getResults().begin(), made.getResults().end());
+}
+
 void RoleLowering::loop(Value first, Value end, int64_t step, Values &carried,
                         llvm::function_ref<void(Value, Values &)> body) {
   auto made = scf::ForOp::create(b, first, end, b.i32(step), carried);
@@ -196,18 +213,46 @@ void RoleLowering::locateInGroup() {
   warpInGroup = b.div(threadInGroup, 32);
 }
 
-void RoleLowering::chunkLoopOf(Value first, int64_t step, Values &carried,
-                               llvm::function_ref<void(Value, Values &)> body) {
+void RoleLowering::whileLess(Value first, int64_t step, Values &carried,
+                             llvm::function_ref<void(Value &, Values &)> body) {
+  Values start = {first, b.less(first, chunks)};
+  start.append(carried);
+  SmallVector<Type> types(ValueRange(start).getTypes());
+  SmallVector<Location> locations(types.size(), b.getLoc());
+  auto made = scf::WhileOp::create(b, types, start);
+  OpBuilder::InsertionGuard guard(b);
+  Block *before = b.createBlock(&made.getBefore(), {}, types, locations);
+  scf::ConditionOp::create(b, before->getArgument(1), before->getArguments());
+  Block *after = b.createBlock(&made.getAfter(), {}, types, locations);
+  Value number = after->getArgument(0);
+  Values inside(after->getArguments().drop_front(2));
+  body(number, inside);
+  readScalars();
+  Value next = b.add(number, step);
+  Values last = {next, b.less(next, chunks)};
+  last.append(inside);
+  scf::YieldOp::create(b, last);
+  carried.assign(made.getResults().begin() + 2, made.getResults().end());
+}
+
+void RoleLowering::chunkLoopOf(
+    Value first, int64_t step, bool keepsCount, Values &carried,
+    llvm::function_ref<void(Value &, Values &)> body) {
   auto outside = std::tuple(at.thread, at.lane, at.warp, at.layoutAnchor,
                             threadInGroup, warpInGroup);
-  loop(first, chunks, step, carried, [&](Value number, Values &inside) {
-    at.locateThread(b.opaqueThread(at.thread));
+  auto before = std::tuple(at.scalars, roleScalars, chunks);
+  auto turn = [&](Value &number, Values &inside) {
+    at.locateThread(b.opaqueThread(std::get<0>(outside)));
     locateInGroup();
-    auto before = std::tuple(at.scalars, roleScalars, chunks);
     readScalars();
     body(number, inside);
-    std::tie(at.scalars, roleScalars, chunks) = before;
-  });
+  };
+  if (keepsCount)
+    loop(first, chunks, step, carried,
+         [&](Value number, Values &inside) { turn(number, inside); });
+  else
+    whileLess(first, step, carried, turn);
+  std::tie(at.scalars, roleScalars, chunks) = before;
   std::tie(at.thread, at.lane, at.warp, at.layoutAnchor, threadInGroup,
            warpInGroup) = outside;
 }

@@ -25,6 +25,10 @@ struct PreparedChunk {
   llvm::SmallVector<tile::ReduceOp> norms; ///< sums over rows of q and k
 };
 
+/// x of x * broadcast(vector along `along`) with the vector, or null.
+mlir::Value besideBroadcast(mlir::Value product, int64_t along,
+                            mlir::Value &vector);
+
 class RoleLowering {
 public:
   explicit RoleLowering(GpuLowering &at) : at(at), b(at.b) {}
@@ -49,13 +53,21 @@ private:
   /// Emits `then` for threads of which `condition` holds, else `otherwise`.
   void branch(Value condition, llvm::function_ref<void()> then,
               llvm::function_ref<void()> otherwise = {});
+  /// The same for values that either side updates.
+  void choose(Value condition, Values &carried,
+              llvm::function_ref<void(Values &)> then,
+              llvm::function_ref<void(Values &)> otherwise);
   /// for (i = first; i < end; i += step) in i32, rolled; `carried` are updated.
   void loop(Value first, Value end, int64_t step, Values &carried,
             llvm::function_ref<void(Value, Values &)> body);
   /// A loop over chunks: nothing computed from the numbers of the thread or of
-  /// the program is kept in registers around it.
-  void chunkLoopOf(Value first, int64_t step, Values &carried,
-                   llvm::function_ref<void(Value, Values &)> body);
+  /// the program is kept in registers around it, and their count only if
+  /// `keepsCount`; else `body` may give back its number in another register.
+  void chunkLoopOf(Value first, int64_t step, bool keepsCount, Values &carried,
+                   llvm::function_ref<void(Value &, Values &)> body);
+  /// Like loop, up to a count of chunks that is read again in every turn.
+  void whileLess(Value first, int64_t step, Values &carried,
+                 llvm::function_ref<void(Value &, Values &)> body);
   void locateInGroup();
   /// Makes the index arithmetic of the chunk loop that `users` need, as it is
   /// in iteration `number` (i32), from sizes that are read again here: roles

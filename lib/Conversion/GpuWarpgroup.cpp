@@ -46,6 +46,11 @@ Value GpuEmitter::shuffle(Value x, Value fromLane) {
                               NVVM::ShflKind::idx, UnitAttr());
 }
 
+Value GpuEmitter::anyLane(Value condition) {
+  return NVVM::VoteSyncOp::create(*this, getI1Type(), i32(-1), condition,
+                                  NVVM::VoteSyncKind::any);
+}
+
 void GpuEmitter::warpSync() {
   assembly("bar.warp.sync -1;", "~{memory}", {}, {});
 }
@@ -134,12 +139,18 @@ void GpuEmitter::waitBulkStores(int64_t left, bool read) {
 
 void GpuEmitter::stmatrix(Value pointer, ValueRange words, bool transposed,
                           int64_t constant) {
-  std::string text = "stmatrix.sync.aligned.m8n8.x4.";
-  text += transposed ? "trans.shared.b16" : "shared.b16";
+  std::string text = "stmatrix.sync.aligned.m8n8.x";
+  text += std::to_string(words.size());
+  text += transposed ? ".trans.shared.b16" : ".shared.b16";
+  text += " [$0 + " + std::to_string(constant) + "], {$1";
+  std::string constraints = "r,r";
+  for (size_t i = 2; i <= words.size(); ++i) {
+    text += ", $" + std::to_string(i);
+    constraints += ",r";
+  }
   Values operands = {address(pointer)};
   operands.append(words.begin(), words.end());
-  text += " [$0 + " + std::to_string(constant) + "], {$1, $2, $3, $4};";
-  assembly(text, "r,r,r,r,r,~{memory}", {}, operands);
+  assembly(text + "};", constraints + ",~{memory}", {}, operands);
 }
 
 void GpuEmitter::storePairIf(Value condition, Value x, Value y, Value pointer,

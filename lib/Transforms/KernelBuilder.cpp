@@ -267,7 +267,9 @@ Value KernelBuilder::mapGate(Value logits) {
     Value decay = b.mul(b.sigmoid(b.mul(rate, x)), bound);
     return bound >= kLogDecayFloor ? decay : b.max(decay, kLogDecayFloor);
   }
-  Value decay = b.mul(b.mul(rate, b.softplus(x)), -kLog2E);
+  // Roles as warps round log-decays to f16 before they sum them.
+  bool brief = schedule.getRoles() == "warps" && problem.decayRank() == 3;
+  Value decay = b.mul(b.mul(rate, b.softplus(x, brief)), -kLog2E);
   return b.max(decay, kLogDecayFloor);
 }
 
@@ -291,7 +293,7 @@ Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
     return decay;
   if (!tile::hasWarpRoles(schedule))
     return b.maskRows(decay, valid);
-  // A bounded decay is finite, and a factor of its row merges with its others.
+  // A decay is finite, and a factor of its row merges with its others.
   Value ones = b.constantLike(b.splat(b.f32(0), {rows}), 1.0);
   return b.mul(decay, b.rowFactor(b.maskRows(ones, valid), decay));
 }

@@ -175,7 +175,9 @@ void RolePlacer::placeScratch() {
   OpBuilder b(kernel);
   int64_t keyDim = type(loop.getResult(0)).getDimSize(0);
   int64_t scratch = llvm::alignTo(
-      tile::PrepareScratch(keyDim, schedule.getChunk()).bytes, 16);
+      tile::PrepareScratch(keyDim, schedule.getChunk(), schedule.getLeaf())
+          .bytes,
+      16);
   kernel->setAttr("tile.scratch", b.getDenseI64ArrayAttr({bytes, scratch}));
   bytes += std::max<int64_t>(1, tile::preparePairs(schedule)) * scratch;
   kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));

@@ -12,6 +12,8 @@ namespace kdac {
 
 namespace {
 
+constexpr double kLog2E = 1.4426950408889634;
+
 /// log2 of the largest |k| that a leaf's scaled factors must leave room for: 1
 /// when normalised, else 2^64, which keeps products of keys inside f32.
 double keyExponent(const Problem &problem) {
@@ -29,7 +31,7 @@ int64_t chooseLeaf(const Problem &problem, int64_t chunk) {
   std::optional<double> bound = problem.decayBound();
   if (!bound)
     return 1;
-  double perToken = -*bound * 1.4426950408889634;
+  double perToken = -*bound * kLog2E;
   double limit = std::min(110.0, 120.0 - keyExponent(problem));
   int64_t leaf = chunk;
   while (leaf > 1 && (leaf - 1) * perToken > limit)
@@ -153,8 +155,8 @@ const char *refuseWarps(const Problem &problem, const Target &target,
   if (!target.hasWarpgroupProducts)
     return "the target has no warpgroup products";
   dplr::RecurrenceOp op = problem.recurrence;
-  if (problem.decayRank() != 3 || !problem.decayBound())
-    return "they need a bounded log-decay for every channel";
+  if (problem.decayRank() != 3)
+    return "they need a log-decay for every channel";
   if (!op.getDelta() || !problem.beta)
     return "they need an erase and a write strength";
   if (!problem.keysNormalised() ||
@@ -164,14 +166,19 @@ const char *refuseWarps(const Problem &problem, const Target &target,
     return "they need bf16 inputs and product operands";
   if (getElementTypeOrSelf(problem.decay.source).getIntOrFloatBitWidth() != 16)
     return "they need 16-bit gate logits";
-  // A block is anchored before its first row; f16 holds 2^12 log-decays.
-  if (-*problem.decayBound() * 1.4426950408889634 * tile::kRoleBlock > 120.0)
-    return "the bound on the log-decay of 16 tokens exceeds 2^120";
   if (problem.keyDim() != 64 && problem.keyDim() != 128)
     return "they need a key dim of 64 or 128";
   if (problem.valueDim() % tile::kChainColumns != 0)
     return "they need a value dim that is a multiple of 64";
   return nullptr;
+}
+
+/// A block anchored before its first row, where a bound keeps 16 tokens in
+/// range; f16 holds 2^12 log-decays. Else 1: no exponent is above 0.
+int64_t chooseRoleLeaf(const Problem &problem) {
+  std::optional<double> bound = problem.decayBound();
+  bool fits = bound && -*bound * kLog2E * tile::kRoleBlock <= 120.0;
+  return fits ? tile::kRoleBlock : 1;
 }
 
 /// Five warpgroups: registers for a sixth would have to come from the chain.
@@ -269,10 +276,10 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     if (warps && !host)
       choice.warps = warps;
     StringRef formName = isChunk ? "chunk" : "step";
-    int64_t leaf = role == "warps" ? tile::kRoleBlock
+    int64_t leaf = role == "warps" ? chooseRoleLeaf(*problem)
                    : isChunk       ? chooseLeaf(*problem, choice.chunk)
                                    : 1;
-    Type gram = chooseGram(*problem, leaf, operand);
+    Type gram = role == "warps" ? operand : chooseGram(*problem, leaf, operand);
     if (role == "split" && (host || !isChunk)) {
       function.emitOpError()
           << "has no split roles "

@@ -45,8 +45,9 @@ public:
   Value exp2(Value x);
   Value rsqrt(Value x);
   Value sigmoid(Value x);
-  /// log(1 + exp(x)), exact to f32 rounding in both tails.
-  Value softplus(Value x);
+  /// log(1 + exp(x)), exact to f32 rounding in both tails; relatively to 7e-6
+  /// when `brief`.
+  Value softplus(Value x, bool brief);
   /// Exact conversion to f32, or rounding from f32 to `element`.
   Value toF32(Value x);
   Value round(Value x, mlir::Type element);

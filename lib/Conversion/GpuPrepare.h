@@ -1,0 +1,120 @@
+// Promises: the prepare role of a kernel whose roles are warps, as one class.
+// Does not: say what belongs to the role (tile-split-roles).
+#ifndef KDAC_LIB_CONVERSION_GPUPREPARE_H
+#define KDAC_LIB_CONVERSION_GPUPREPARE_H
+
+#include "GpuRoles.h"
+#include "kdac/Dialect/PrepareScratch.h"
+
+namespace kdac {
+
+class ChunkPreparer {
+public:
+  explicit ChunkPreparer(RoleLowering &roles)
+      : roles(roles), at(roles.at), b(roles.b), parts(roles.parts),
+        slices(roles.keyDim() / 16),
+        layout(roles.keyDim(), roles.chunkRows(), at.schedule.getLeaf()) {}
+  void run();
+
+private:
+  using Value = mlir::Value;
+  using Values = GpuEmitter::Values;
+
+  void locate();
+  void chunk(Value &number, Value &strength);
+  void park(Value number, Value strength);
+  void unpark(Value &number, Value &strength);
+  Value strengthOf(Value number);
+
+  // Fragments. A slice is 16 columns of the block's 16 rows.
+  void enterSlice(Value slice);
+  Group rowPairs(int64_t part) const;
+  Group tokenPairs(int64_t part) const;
+  /// `tile`'s 16x16 elements at `offset`, from sliceAt.
+  Values fragment(Value tile, Value offset, bool transposed, int64_t rows = 0);
+  void putFragment(Value tile, Value offset, mlir::ValueRange words,
+                   int64_t rows = 0);
+  void readLoads(Value expression, bool tokens,
+                 std::optional<int64_t> half = {});
+  Value ownHalf(int64_t half) const;
+  Value sliceAt(Value slice, Value rows) const;
+  Value scratchAt(int64_t offset, Value bytes = {}, int64_t constant = 0) const;
+
+  //===-- Before the pair meets (GpuPrepareBlock.cpp)
+  //----------------------===//
+  void sumNorms();
+  void rememberNorms();
+  Values decays(Value input, double scale);
+  Values sumDecays(llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> words);
+  Value triangle(int64_t unit);
+  void boundedSlice(Value slice, Values &sums);
+  void storeTotals(Value slice, llvm::ArrayRef<Value> exponents);
+  void oneAnchor(llvm::ArrayRef<Value> exponents, Values &sums);
+  void storeDiagonal(const Values &sums, Value strength);
+
+  //===-- The same without a bound (GpuPrepareUnbounded.cpp)
+  //---------------===//
+  struct HalfRows;
+  struct SliceWords;
+  bool isBounded() const { return at.schedule.getLeaf() >= tile::kRoleBlock; }
+  void unboundedSlices(Values &sums);
+  void farSlices(Value left, Values &sums);
+  Value tokenFactors(Value &input);
+  Value sumWord(Value factors, int64_t tokens, double below, double above,
+                bool skipsFirst = false);
+  Value exceeds(llvm::ArrayRef<Value> exponents);
+  void twoAnchors(llvm::ArrayRef<Value> fromStart, llvm::ArrayRef<Value> x,
+                  Values &sums);
+  void farSlice(Value slice, Values &sums);
+  void halve(llvm::ArrayRef<Value> x, Values &sums);
+  void place(int64_t half, const HalfRows &rows, SliceWords &words);
+  void finish(const SliceWords &words, Values &sums);
+  void addProducts(llvm::ArrayRef<int64_t> to, mlir::ValueRange left,
+                   Value right0, Value right1, Values &sums);
+  Value times(Value x, Value y);
+  Values times(mlir::ValueRange x, mlir::ValueRange y);
+
+  //===-- Afterwards
+  //--------------------------------------------------------===//
+  void firstBlock();
+  void secondBlock();
+  void tables(bool first);
+  void invertDiagonal();
+  Value rowStrength(int64_t first) const;
+  void scaleRemaining();
+  Values scaleLower();
+  void lowerInverse(const Values &lower);
+
+  Value word(Value x, Value y, mlir::Type element) {
+    return b.pack16(x, y, element);
+  }
+  void multiply(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a, Value b0,
+                Value b1, mlir::Type element);
+  Value loadWord(Value pointer) {
+    return mlir::LLVM::LoadOp::create(b, b.getI32Type(), pointer, 4);
+  }
+  mlir::Type bf16() { return b.getBF16Type(); }
+  mlir::Type f16() { return b.getF16Type(); }
+
+  RoleLowering &roles;
+  GpuLowering &at;
+  GpuEmitter &b;
+  PreparedChunk &parts;
+  int64_t slices;
+  Value pair, block;      ///< which pair of the program, which block
+  Value quad, inQuad;     ///< lane / 4, lane % 4
+  Value tileRow, ownRows; ///< this lane's ldmatrix row of a 16x16 tile, bytes;
+                          ///< of the first block and of this warp's
+  Value scratch;          ///< of this pair, bytes
+  Value firstRow, firstToken; ///< 16 block + quad, 16 block + 2 inQuad
+  Value buffer;               ///< bytes to this chunk's image
+  Value own; ///< of the present slice, bytes to this warp's rows
+  Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
+  Values normRows;               ///< of every norm: rows quad and quad + 8
+  Value barrier;
+  tile::PrepareScratch layout; ///< of the scratch
+};
+
+} // namespace kdac
+
+#endif // KDAC_LIB_CONVERSION_GPUPREPARE_H

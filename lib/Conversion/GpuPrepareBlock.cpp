@@ -1,0 +1,180 @@
+// A warp's own 16 rows, before its pair meets: norms, decays, the factors that
+// stay in the image, and the products of the diagonal.
+#include "GpuPrepare.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+/// Log-decays are summed by tensor cores as f16 scaled by 2^12.
+static constexpr double kSumScale = 4096.0;
+static constexpr int64_t kSumUnit = 0x0c00; ///< 2^-12 in f16
+
+//===-- Before the pair meets
+//----------------------------------------------===//
+
+/// Sums over the rows that norms are made of, for rows quad and quad + 8.
+void ChunkPreparer::sumNorms() {
+  Values sums(2 * parts.norms.size(), b.f32(0));
+  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
+    enterSlice(slice);
+    for (auto [i, norm] : llvm::enumerate(parts.norms)) {
+      readLoads(norm.getInput(), /*tokens=*/false);
+      for (int64_t part = 0; part < 4; ++part)
+        for (Value x : at.evaluate(norm.getInput(), rowPairs(part)))
+          sums[2 * i + part % 2] = b.addF(sums[2 * i + part % 2], x);
+    }
+  });
+  for (Value &sum : sums)
+    sum = b.sumLanes(sum, {1, 2});
+  normRows = sums;
+}
+
+/// The slice of `input` times `scale` as fragments of pairs of tokens.
+ChunkPreparer::Values ChunkPreparer::decays(Value input, double scale) {
+  readLoads(input, /*tokens=*/true);
+  Values words;
+  for (int64_t part = 0; part < 4; ++part) {
+    Values pair = at.evaluate(input, tokenPairs(part));
+    words.push_back(word(b.mulF(pair[0], b.f32(scale)),
+                         b.mulF(pair[1], b.f32(scale)), f16()));
+  }
+  return words;
+}
+
+/// Tensor cores sum them: `sums` [16, 16] times the tokens, in fragment order.
+ChunkPreparer::Values ChunkPreparer::sumDecays(ArrayRef<Value> sums,
+                                               ArrayRef<Value> words) {
+  Values exponents(8, b.f32(0));
+  auto all = MutableArrayRef<Value>(exponents);
+  multiply(all.slice(0, 4), sums, words[0], words[1], f16());
+  multiply(all.slice(4, 4), sums, words[2], words[3], f16());
+  return exponents;
+}
+
+/// Row quad of an 8 x 8 triangle of `unit`, columns 2 inQuad and the next.
+Value ChunkPreparer::triangle(int64_t unit) {
+  Value column = b.mul(inQuad, 2);
+  auto element = [&](Value condition, int64_t bits) {
+    return roles.select(condition, b.i32(bits), b.i32(0));
+  };
+  Value beyond = b.add(quad, 1);
+  return arith::OrIOp::create(
+      b, element(b.less(column, beyond), unit),
+      element(b.less(b.add(column, 1), beyond), unit << 16));
+}
+
+/// The norms are known to evaluate(), in the rows of this lane.
+void ChunkPreparer::rememberNorms() {
+  for (auto [i, norm] : llvm::enumerate(parts.norms))
+    for (int64_t half : {0, 1}) {
+      Group group;
+      group.col = rowPairs(half).row;
+      at.remember(norm.getResult(), group, {normRows[2 * i + half]});
+    }
+}
+
+/// One slice: its factors, their place in the image, and what they add to the
+/// diagonal products `sums`: keys with columns 0-7, queries with columns 0-7,
+/// and rows 8-15 of both with columns 8-15.
+void ChunkPreparer::boundedSlice(Value slice, Values &sums) {
+  enterSlice(slice);
+  Values words = decays(parts.decay.getInput(), kSumScale);
+  Value upTo = triangle(kSumUnit);
+  Value whole = b.i32(kSumUnit << 16 | kSumUnit);
+  Values exponents = sumDecays({upTo, whole, b.i32(0), upTo}, words);
+  storeTotals(slice, exponents);
+  oneAnchor(exponents, sums);
+}
+
+/// The block's totals are in the lanes of its last row.
+void ChunkPreparer::storeTotals(Value slice, ArrayRef<Value> exponents) {
+  Value isLast = b.equal(quad, b.i32(7));
+  Value row = b.mul(block, roles.keyDim() * 4);
+  Value column = b.add(b.mul(slice, 64), b.mul(inQuad, 8));
+  Value to = scratchAt(0, b.add(row, column));
+  b.storePairIf(isLast, exponents[2], exponents[3], to, layout.totals);
+  b.storePairIf(isLast, exponents[6], exponents[7], to, layout.totals + 32);
+}
+
+/// The slice's factors from `exponents` L, with 2^-L for the right side.
+void ChunkPreparer::oneAnchor(ArrayRef<Value> exponents, Values &sums) {
+  Values up;
+  for (Value exponent : exponents)
+    up.push_back(b.exp2(exponent));
+  Value lastRow = b.add(inQuad, 28);
+  Values totals; // of columns 2 inQuad, + 1, + 8, + 9
+  for (int64_t i : {2, 3, 6, 7})
+    totals.push_back(b.shuffle(up[i], lastRow));
+
+  rememberNorms();
+  // What is done with a value is done as soon as it is there: 72 registers.
+  Value keys = parts.gram.getRhs(), queries = parts.gram.getLhs()[1];
+  readLoads(keys, /*tokens=*/false);
+  Values left, query, right, remaining;
+  for (int64_t part = 0; part < 4; ++part) {
+    Values k = at.evaluate(keys, rowPairs(part)), down, rest;
+    for (int64_t i : {0, 1}) {
+      down.push_back(b.mulF(k[i], b.exp2(b.negF(exponents[2 * part + i]))));
+      rest.push_back(b.mulF(down[i], totals[part / 2 * 2 + i]));
+      k[i] = b.mulF(k[i], up[2 * part + i]);
+    }
+    right.push_back(word(down[0], down[1], bf16()));
+    remaining.push_back(word(rest[0], rest[1], bf16()));
+    left.push_back(word(k[0], k[1], bf16()));
+  }
+  putFragment(parts.remaining, own, remaining);
+  putFragment(parts.keys, own, left);
+  readLoads(queries, /*tokens=*/false);
+  for (int64_t part = 0; part < 4; ++part) {
+    Values q = at.evaluate(queries, rowPairs(part));
+    query.push_back(word(b.mulF(q[0], up[2 * part]),
+                         b.mulF(q[1], up[2 * part + 1]), bf16()));
+  }
+  auto all = MutableArrayRef<Value>(sums);
+  multiply(all.slice(0, 4), left, right[0], right[2], bf16());
+  multiply(all.slice(4, 4), query, right[0], right[2], bf16());
+  Values lower = {left[1], query[1], left[3], query[3]};
+  multiply(all.slice(8, 4), lower, right[1], right[3], bf16());
+  putFragment(parts.queries, own, query);
+}
+
+/// The diagonal blocks: of the system in f32 to the scratch, of the attention
+/// to the image.
+void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
+  Value atRow = b.shuffle(strength, quad);
+  Value at8 = b.shuffle(strength, b.add(quad, 8));
+  roles.branch(b.less(at.lane, b.i32(16)), [&] {
+    Value row = b.add(b.mul(block, 16), at.lane);
+    b.store({strength}, scratchAt(layout.strengths, b.mul(row, 4)),
+            b.getF32Type(), 4);
+  });
+  Value to = b.add(b.mul(block, layout.diagonalBytes),
+                   b.add(b.mul(quad, 64), b.mul(inQuad, 8)));
+  auto put = [&](Value x, Value y, Value factor, int64_t bytes) {
+    b.store({b.mulF(x, factor), b.mulF(y, factor)},
+            scratchAt(layout.diagonal, to, bytes), b.getF32Type(), 8);
+  };
+  put(sums[0], sums[1], atRow, 0);
+  put(sums[2], sums[3], at8, 512);
+  put(sums[8], sums[9], at8, 512 + 32);
+
+  Value column = b.mul(inQuad, 2), beyond = b.add(quad, 1);
+  Value first = b.less(column, beyond);
+  Value second = b.less(b.add(column, 1), beyond);
+  auto masked = [&](Value x, Value y) {
+    return word(roles.select(first, x, b.f32(0)),
+                roles.select(second, y, b.f32(0)), bf16());
+  };
+  // Its columns start where the attention does in the panel's rows.
+  tile::PlaceAttr place = at.place(parts.attention);
+  int64_t panel = place.getOffset() & ~int64_t(1023);
+  Value unit = b.add(b.shiftLeft(block, 5), place.getOffset() - panel);
+  Value offset = b.add(buffer, b.bitXor(ownRows, unit));
+  b.stmatrix(roles.pointer(offset),
+             {masked(sums[4], sums[5]), word(sums[6], sums[7], bf16()),
+              b.i32(0), masked(sums[10], sums[11])},
+             false, panel);
+}
+
+} // namespace kdac
