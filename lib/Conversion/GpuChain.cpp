@@ -174,7 +174,11 @@ void Chain::writeOutput(Value number) {
 /// that only begins the sum of another stands right before it.
 SmallVector<tile::DotOp> Chain::inOrder() {
   Block *body = roles.chunkLoop.getBody();
-  SmallVector<tile::DotOp> all(body->getOps<tile::DotOp>());
+  SmallVector<tile::DotOp> all;
+  for (auto dot : body->getOps<tile::DotOp>())
+    if (dot->getAttrOfType<StringAttr>(tile::kRoleAttr).getValue() ==
+        tile::kChainRole)
+      all.push_back(dot);
   llvm::DenseSet<Operation *> onPath;
   SmallVector<Value> pending(body->getTerminator()->getOperands());
   while (!pending.empty()) {
@@ -260,8 +264,8 @@ void Chain::wait() {
 void Chain::lowerChunk(Value number) {
   packed.clear();
   at.memo.clear();
-  Value buffer = roles.bufferOf(roles.parts.total, number);
-  at.slots[roles.parts.total] = buffer;
+  if (Value total = roles.parts.total)
+    at.slots[total] = roles.bufferOf(total, number);
   b.waitBarrier(roles.loadedValue(number),
                 roles.parityOf(number, roles.valueStages()));
   b.waitBarrier(roles.preparedImage(number),

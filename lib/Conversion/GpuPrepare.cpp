@@ -136,12 +136,29 @@ void ChunkPreparer::multiply(MutableArrayRef<Value> sums, ValueRange a,
   b.mma(sums, a, {b0, b1}, element);
 }
 
-/// Write strengths come one a lane, a chunk ahead: lane % 16 is the row.
-Value ChunkPreparer::strengthOf(Value number) {
-  roles.enterChunk(number, parts.strengthLoad.getOperation());
+/// One a lane: lane % 16 is the row.
+Group ChunkPreparer::rowOfLane() const {
   Group group;
   group.col = {b.add(b.mul(block, 16), b.rem(at.lane, 16)), 0};
-  return at.loadGlobal(parts.strengthLoad, group)[0];
+  return group;
+}
+
+/// What tokens have one of, such as write strengths, comes a chunk ahead.
+ChunkPreparer::Values ChunkPreparer::vectorsOf(Value number) {
+  Values loaded;
+  for (tile::LoadOp load : parts.vectorLoads) {
+    roles.enterChunk(number, load.getOperation());
+    loaded.push_back(at.loadGlobal(load, rowOfLane())[0]);
+  }
+  return loaded;
+}
+
+/// This lane's element of `expression`, which is computed from `vectors`.
+Value ChunkPreparer::evaluateRow(Value expression, ArrayRef<Value> vectors) {
+  Group row = rowOfLane();
+  for (auto [load, loaded] : llvm::zip(parts.vectorLoads, vectors))
+    at.remember(load.getResult(), row, {loaded});
+  return at.evaluate(expression, row)[0];
 }
 
 //===-- After the pair has met
@@ -150,6 +167,10 @@ Value ChunkPreparer::strengthOf(Value number) {
 /// The factors of the second pass: 2^tot of the other block, as pairs of bf16;
 /// the first warp also makes the decay of the whole chunk.
 void ChunkPreparer::tables(bool first) {
+  if (!parts.decay)
+    return;
+  if (!hasChannels())
+    return rowTotals(first);
   int64_t each = roles.keyDim() / 32;
   Value column = b.mul(at.lane, each);
   auto totals = [&](int64_t block) {
@@ -229,6 +250,10 @@ void ChunkPreparer::scaleRemaining() {
     Values words = fragment(parts.remaining, first, false);
     Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
     for (int64_t part = 0; part < 4; ++part) {
+      if (!hasChannels()) {
+        words[part] = timesOther(words[part]);
+        continue;
+      }
       Value pair = loadWord(scratchAt(layout.down, factor, part / 2 * 16));
       words[part] = b.mulPairs(words[part], pair, bf16());
     }
@@ -244,14 +269,22 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
     Value first = sliceAt(slice, tileRow);
     Values keys = fragment(parts.keys, first, false, 16);
     Values queries = fragment(parts.queries, first, false, 16);
-    Values right = fragment(parts.remaining, first, false);
+    Values right =
+        fragment(parts.decay ? parts.remaining : parts.keys, first, false);
     auto all = MutableArrayRef<Value>(sums);
     multiply(all.slice(0, 4), keys, right[0], right[2], bf16());
     multiply(all.slice(4, 4), keys, right[1], right[3], bf16());
     multiply(all.slice(8, 4), queries, right[0], right[2], bf16());
     multiply(all.slice(12, 4), queries, right[1], right[3], bf16());
+    if (!parts.decay)
+      return;
     Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
     for (int64_t part = 0; part < 4; ++part) {
+      if (!hasChannels()) {
+        keys[part] = timesOther(keys[part]);
+        queries[part] = timesOther(queries[part]);
+        continue;
+      }
       Value pair = loadWord(scratchAt(layout.up, factor, part / 2 * 16));
       keys[part] = b.mulPairs(keys[part], pair, bf16());
       queries[part] = b.mulPairs(queries[part], pair, bf16());
@@ -312,7 +345,8 @@ void ChunkPreparer::firstBlock() {
   tables(true);
   invertDiagonal();
   b.namedBarrier(barrier, kPairThreads);
-  scaleRemaining();
+  if (parts.decay)
+    scaleRemaining();
 }
 
 void ChunkPreparer::secondBlock() {
@@ -327,39 +361,48 @@ void ChunkPreparer::secondBlock() {
 
 /// What is needed after the slices waits in shared memory where they need its
 /// registers. The strength came long ago.
-void ChunkPreparer::park(Value number, Value strength) {
+void ChunkPreparer::park(Value number, ArrayRef<Value> vectors) {
   Value row = b.mul(b.add(b.mul(block, 16), b.rem(at.lane, 16)), 4);
-  b.store({strength}, scratchAt(layout.waiting, row), b.getF32Type(), 4);
+  b.store(vectors, scratchAt(layout.waiting, row), b.getF32Type(), 4);
   LLVM::StoreOp::create(b, number,
                         scratchAt(layout.waitingNumber, b.mul(block, 4)), 4);
 }
 
-void ChunkPreparer::unpark(Value &number, Value &strength) {
+void ChunkPreparer::unpark(Value &number, Values &vectors) {
   b.memoryFence();
   Value row = b.mul(b.add(b.mul(block, 16), b.rem(at.lane, 16)), 4);
-  strength = b.load(scratchAt(layout.waiting, row), b.getF32Type(), 1, 4)[0];
+  vectors = b.load(scratchAt(layout.waiting, row), b.getF32Type(), 1, 4);
   number = loadWord(scratchAt(layout.waitingNumber, b.mul(block, 4)));
 }
 
-/// `strength` holds this chunk's, and then the next one's, of this lane.
-void ChunkPreparer::chunk(Value &number, Value &strength) {
-  sumNorms();
-  if (!isBounded())
-    park(number, strength);
+/// The products of the block's own rows, of all slices.
+ChunkPreparer::Values ChunkPreparer::diagonal() {
   Values sums(12, b.f32(0));
-  if (isBounded())
-    roles.loop(b.i32(0), b.i32(slices), 1, sums,
-               [&](Value index, Values &sums) { boundedSlice(index, sums); });
-  else
+  if (!isBounded()) {
     unboundedSlices(sums);
-  Group lane;
-  lane.col = {b.add(b.mul(block, 16), b.rem(at.lane, 16)), 0};
+    return sums;
+  }
+  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value index, Values &sums) {
+    hasChannels() ? boundedSlice(index, sums) : rowSlice(index, sums);
+  });
+  if (parts.decay && !hasChannels())
+    decayDiagonal(sums);
+  return sums;
+}
+
+/// `vectors` hold this chunk's, and then the next one's, of this lane.
+void ChunkPreparer::chunk(Value &number, Values &vectors) {
+  sumNorms();
+  if (parts.decay && !hasChannels())
+    sumTokens(evaluateRow(parts.decay.getInput(), vectors));
   if (!isBounded())
-    unpark(number, strength);
-  at.remember(parts.strengthLoad.getResult(), lane, {strength});
-  storeDiagonal(sums, at.evaluate(parts.strengths, lane)[0]);
+    park(number, vectors);
+  Values sums = diagonal();
+  if (!isBounded())
+    unpark(number, vectors);
+  storeDiagonal(sums, evaluateRow(parts.strengths, vectors));
   roles.readScalars();
-  strength = strengthOf(b.add(number, tile::preparePairs(at.schedule)));
+  vectors = vectorsOf(b.add(number, tile::preparePairs(at.schedule)));
   b.namedBarrier(barrier, kPairThreads);
   Value isFirst = b.equal(block, b.i32(0));
   roles.branch(isFirst, [&] { firstBlock(); }, [&] { secondBlock(); });
@@ -376,16 +419,16 @@ void ChunkPreparer::run() {
   for (Operation &op : roles.chunkLoop.getBody()->without_terminator())
     if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
       tiles.push_back(&op);
-  Values carried = {strengthOf(pair)};
+  Values carried = vectorsOf(pair);
   roles.chunkLoopOf(pair, tile::preparePairs(at.schedule), isBounded(), carried,
                     [&](Value &number, Values &carried) {
                       locate();
-                      buffer = roles.bufferOf(parts.total, number);
+                      buffer = roles.bufferOf(parts.queries, number);
                       roles.enterChunk(number, tiles);
                       b.waitBarrier(
                           roles.loadedImage(number),
                           roles.parityOf(number, roles.imageStages()));
-                      chunk(number, carried[0]);
+                      chunk(number, carried);
                     });
 }
 

@@ -21,10 +21,13 @@ private:
   using Values = GpuEmitter::Values;
 
   void locate();
-  void chunk(Value &number, Value &strength);
-  void park(Value number, Value strength);
-  void unpark(Value &number, Value &strength);
-  Value strengthOf(Value number);
+  void chunk(Value &number, Values &vectors);
+  Values diagonal();
+  void park(Value number, llvm::ArrayRef<Value> vectors);
+  void unpark(Value &number, Values &vectors);
+  Group rowOfLane() const;
+  Values vectorsOf(Value number);
+  Value evaluateRow(Value expression, llvm::ArrayRef<Value> vectors);
 
   // Fragments. A slice is 16 columns of the block's 16 rows.
   void enterSlice(Value slice);
@@ -73,6 +76,23 @@ private:
                    Value right0, Value right1, Values &sums);
   Value times(Value x, Value y);
   Values times(mlir::ValueRange x, mlir::ValueRange y);
+
+  //===-- With a decay for every head, or none (GpuPrepareRows.cpp)
+  //--------===//
+  bool hasChannels() const {
+    return parts.decay &&
+           mlir::cast<mlir::RankedTensorType>(parts.decay.getResult().getType())
+                   .getRank() == 2;
+  }
+  void sumTokens(Value decay);
+  void rowSlice(Value slice, Values &sums);
+  void decayDiagonal(Values &sums);
+  void rowTotals(bool first);
+  Value timesOther(Value pair);
+  Value tokenSum; ///< lane l: from the block's start to row l % 16
+  Values rowStart,
+      rowEnd;       ///< 2^ that and 2^(total - that): rows quad, quad + 8
+  Value otherBlock; ///< what the pair's other block decays by
 
   //===-- Afterwards
   //--------------------------------------------------------===//

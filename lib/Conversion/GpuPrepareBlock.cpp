@@ -109,7 +109,7 @@ void ChunkPreparer::oneAnchor(ArrayRef<Value> exponents, Values &sums) {
 
   rememberNorms();
   // What is done with a value is done as soon as it is there: 72 registers.
-  Value keys = parts.gram.getRhs(), queries = parts.gram.getLhs()[1];
+  Value keys = parts.keyRows, queries = parts.queryRows;
   readLoads(keys, /*tokens=*/false);
   Values left, query, right, remaining;
   for (int64_t part = 0; part < 4; ++part) {

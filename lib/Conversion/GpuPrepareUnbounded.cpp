@@ -96,7 +96,7 @@ void ChunkPreparer::finish(const SliceWords &words, Values &sums) {
 void ChunkPreparer::twoAnchors(ArrayRef<Value> fromStart, ArrayRef<Value> x,
                                Values &sums) {
   rememberNorms();
-  Value keys = parts.gram.getRhs(), queries = parts.gram.getLhs()[1];
+  Value keys = parts.keyRows, queries = parts.queryRows;
   readLoads(keys, /*tokens=*/false);
   readLoads(queries, /*tokens=*/false);
   Value lastRow = b.add(inQuad, 28);
@@ -148,7 +148,7 @@ void ChunkPreparer::twoAnchors(ArrayRef<Value> fromStart, ArrayRef<Value> x,
 /// number, and in none above it, meet at the last row before the later one's
 /// group of h: one exponent a row and turn.
 void ChunkPreparer::halve(ArrayRef<Value> x, Values &sums) {
-  Value keys = parts.gram.getRhs(), queries = parts.gram.getLhs()[1];
+  Value keys = parts.keyRows, queries = parts.queryRows;
   Value zero = b.i32(0);
   roles.loop(zero, b.i32(3), 1, sums, [&](Value turn, Values &sums) {
     rememberNorms();
@@ -210,7 +210,7 @@ void ChunkPreparer::farSlice(Value slice, Values &sums) {
                        words);
   halve(x, sums);
   rememberNorms();
-  Value keys = parts.gram.getRhs(), queries = parts.gram.getLhs()[1];
+  Value keys = parts.keyRows, queries = parts.queryRows;
   Value lastRow = b.add(inQuad, 28);
   SliceWords edges;
   Values own(2, b.f32(0)); // of a row's query with its own key

@@ -16,86 +16,6 @@ static RankedTensorType tileType(Value value) {
 //===-- What the program says
 //-----------------------------------------------===//
 
-/// x of x * y or y * x, or null.
-static Value factorBeside(Value product, Value y) {
-  auto mul = product.getDefiningOp<arith::MulFOp>();
-  if (!mul)
-    return {};
-  if (mul.getRhs() == y)
-    return mul.getLhs();
-  return mul.getLhs() == y ? mul.getRhs() : Value();
-}
-
-Value besideBroadcast(Value product, int64_t along, Value &vector) {
-  auto mul = product.getDefiningOp<arith::MulFOp>();
-  if (!mul)
-    return {};
-  for (auto [x, y] : {std::pair(mul.getLhs(), mul.getRhs()),
-                      std::pair(mul.getRhs(), mul.getLhs())})
-    if (auto broadcast = y.getDefiningOp<tile::BroadcastOp>();
-        broadcast && static_cast<int64_t>(broadcast.getAlong()) == along) {
-      vector = broadcast.getInput();
-      return x;
-    }
-  return {};
-}
-
-/// The op of `product` = x * exp2(y), whose x is `rows`.
-static Value exponentOf(Value product, Value rows) {
-  Value factor = factorBeside(product, rows);
-  auto power = factor ? factor.getDefiningOp<math::Exp2Op>() : nullptr;
-  return power ? power.getOperand() : Value();
-}
-
-/// True if `value` is the last row of `decay`.
-static bool isLastRow(Value value, tile::CumsumOp decay) {
-  auto row = value.getDefiningOp<tile::RowOp>();
-  return row && row.getInput() == decay.getResult() &&
-         static_cast<int64_t>(row.getIndex()) ==
-             tileType(decay.getResult()).getDimSize(0) - 1;
-}
-
-LogicalResult RoleLowering::matchPart(Value part) {
-  Value source = at.roundedSource(part), rows = parts.gram.getRhs();
-  Value decay = parts.decay.getResult(), vector;
-  auto power = source.getDefiningOp<math::Exp2Op>();
-  if (power && isLastRow(power.getOperand(), parts.decay)) {
-    parts.total = part;
-    return success();
-  }
-  if (besideBroadcast(source, 1, vector) == parts.inverse.getResult() &&
-      vector == parts.strengths) {
-    parts.system = part;
-    return success();
-  }
-  if (source == parts.gram.getResult(1)) {
-    parts.attention = part;
-    return success();
-  }
-  if (exponentOf(source, parts.gram.getLhs()[1]) == decay) {
-    parts.queries = part;
-    return success();
-  }
-  Value exponent = exponentOf(source, rows);
-  if (exponent == decay) {
-    parts.keys = part;
-    return success();
-  }
-  auto difference =
-      exponent ? exponent.getDefiningOp<arith::SubFOp>() : nullptr;
-  auto last = difference
-                  ? difference.getLhs().getDefiningOp<tile::BroadcastOp>()
-                  : nullptr;
-  if (last && difference.getRhs() == decay &&
-      isLastRow(last.getInput(), parts.decay)) {
-    parts.remaining = part;
-    return success();
-  }
-  return part.getDefiningOp()->emitOpError()
-         << "is not a value that warps prepare in stage tile-to-nvvm; roles "
-            "split and fused take any";
-}
-
 LogicalResult RoleLowering::refuse() {
   return at.kernel.emitOpError()
          << "has no chunk loop that roles warps can lower in stage "
@@ -118,7 +38,7 @@ LogicalResult RoleLowering::match() {
     if (auto load = dyn_cast<tile::LoadOp>(op)) {
       auto role = op.getAttrOfType<StringAttr>(tile::kRoleAttr);
       if (tileType(load.getResult()).getRank() == 1)
-        parts.strengthLoad = load;
+        parts.vectorLoads.push_back(load);
       else if (role.getValue() == tile::kChainRole)
         values = load;
       else
@@ -129,8 +49,6 @@ LogicalResult RoleLowering::match() {
       cut = place;
     } else if (auto cumsum = dyn_cast<tile::CumsumOp>(op)) {
       parts.decay = cumsum;
-    } else if (auto gram = dyn_cast<tile::DecayedGramOp>(op)) {
-      parts.gram = gram;
     } else if (auto inverse = dyn_cast<tile::UnitTrilInverseOp>(op)) {
       parts.inverse = inverse;
     } else if (auto sum = dyn_cast<tile::ReduceOp>(op)) {
@@ -141,15 +59,27 @@ LogicalResult RoleLowering::match() {
         images.push_back(op.getResult(0));
     }
   }
-  bool complete = state && values && output && parts.decay && parts.gram &&
-                  parts.inverse && parts.strengthLoad &&
-                  parts.gram.getNumResults() == 2;
-  if (!complete || besideBroadcast(parts.inverse.getInput(), 0,
-                                   parts.strengths) != parts.gram.getResult(0))
+  Value output = this->output ? this->output.getValue() : Value();
+  llvm::erase(images, output);
+  bool complete =
+      state && values && output && parts.inverse && !parts.vectorLoads.empty();
+  if (!complete)
     return refuse();
-  for (Value image : images)
-    if (image != output.getValue() && failed(matchPart(image)))
-      return failure();
+  Value system = besideBroadcast(parts.inverse.getInput(), 0, parts.strengths);
+  if (!system || !matchGram(system, /*strict=*/true))
+    return refuse();
+  // Squares say what the other parts are made of.
+  for (bool squares : {true, false})
+    for (Value image : images) {
+      auto shape = tileType(image).getShape();
+      bool isSquare = shape.size() == 2 && shape[1] == chunkRows();
+      if (isSquare == squares && failed(matchPart(image)))
+        return failure();
+    }
+  bool hasDecays = parts.remaining && parts.total;
+  if (!parts.keys || !parts.queries || !parts.system || !parts.attention ||
+      hasDecays != static_cast<bool>(parts.decay))
+    return refuse();
   return success();
 }
 
@@ -338,10 +268,11 @@ void RoleLowering::enterChunk(Value number, ArrayRef<Operation *> users) {
 
 /// Calls `keep` for every scalar that roles read from shared memory.
 void RoleLowering::forScalars(
-    llvm::function_ref<void(Value, Value pointer)> keep) {
+    llvm::function_ref<void(Value, Value pointer, int64_t align)> keep) {
   for (Operation &op : at.kernel.getBody().front())
     if (auto offset = op.getAttrOfType<IntegerAttr>("tile.scalar"))
-      keep(op.getResult(0), pointer({}, offset.getInt()));
+      keep(op.getResult(0), pointer({}, offset.getInt()),
+           offset.getInt() % 8 ? 4 : 8);
 }
 
 /// A thread a sequence: the one with `rank` others before it says so. The word
@@ -408,11 +339,11 @@ LogicalResult RoleLowering::lowerPrologue() {
       return failure();
   }
   branch(b.equal(at.thread, b.i32(0)), [&] {
-    forScalars([&](Value scalar, Value pointer) {
+    forScalars([&](Value scalar, Value pointer, int64_t align) {
       Value value = at.scalars.lookup(scalar);
       if (value.getType().isIndex())
         value = b.toI64(value);
-      LLVM::StoreOp::create(b, value, pointer, 8);
+      LLVM::StoreOp::create(b, value, pointer, align);
     });
   });
   return success();
@@ -421,10 +352,10 @@ LogicalResult RoleLowering::lowerPrologue() {
 /// Reads the scalars again. What is not used needs no load.
 void RoleLowering::readScalars() {
   b.memoryFence();
-  forScalars([&](Value scalar, Value pointer) {
+  forScalars([&](Value scalar, Value pointer, int64_t align) {
     Type type = at.scalars.lookup(scalar).getType();
     Value value = LLVM::LoadOp::create(
-        b, type.isIndex() ? b.getI64Type() : type, pointer, 8);
+        b, type.isIndex() ? b.getI64Type() : type, pointer, align);
     if (type.isIndex())
       value = arith::IndexCastOp::create(b, b.getIndexType(), value);
     at.scalars.map(scalar, value);

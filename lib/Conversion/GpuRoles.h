@@ -13,16 +13,16 @@ namespace kdac {
 /// What prepare computes for one chunk, recognised in the tile program.
 /// Shapes: C tokens, K channels; C = 2 blocks of kRoleBlock rows.
 struct PreparedChunk {
-  tile::CumsumOp decay;            ///< G [C, K]
-  tile::DecayedGramOp gram;        ///< of keys (strict) and queries
+  tile::CumsumOp decay;            ///< G [C, K], [C] or null
+  mlir::Value keyRows, queryRows;  ///< [C, K]: what products are made of
   tile::UnitTrilInverseOp inverse; ///< of I + strengths * gram of keys
   mlir::Value strengths;           ///< [C], beta
-  tile::LoadOp strengthLoad;       ///< where they come from
-  mlir::Value keys, queries;       ///< [C, K]: times 2^G
+  mlir::Value keys, queries;       ///< [C, K]: rows times 2^G
   mlir::Value remaining;           ///< [C, K]: keys times 2^(G_last - G)
   mlir::Value system, attention;   ///< [C, C]: inverse * beta, gram of q
   mlir::Value total;               ///< [K]: 2^G_last
-  llvm::SmallVector<tile::ReduceOp> norms; ///< sums over rows of q and k
+  llvm::SmallVector<tile::LoadOp> vectorLoads; ///< [C]: beta, decays of heads
+  llvm::SmallVector<tile::ReduceOp> norms;     ///< sums over rows of q and k
 };
 
 /// x of x * broadcast(vector along `along`) with the vector, or null.
@@ -43,9 +43,13 @@ private:
   mlir::LogicalResult match();
   mlir::LogicalResult refuse();
   mlir::LogicalResult matchPart(Value part);
+  /// The left rows of a [C, C] product with keys, decayed as tokens are; null
+  /// if `value` is none. Learns what the keys are.
+  Value matchGram(Value value, bool strict);
+  bool isDecayed(Value part, Value rows, bool toLast);
   mlir::LogicalResult lowerPrologue();
   void lowerLongest(tile::LongestOp op);
-  void forScalars(llvm::function_ref<void(Value, Value)> keep);
+  void forScalars(llvm::function_ref<void(Value, Value, int64_t)> keep);
   void readScalars();
   void initialise();
   void zeroAboveDiagonal();

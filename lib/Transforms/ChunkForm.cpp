@@ -139,7 +139,12 @@ Value ChunkForm::nextState(const Chunk &c, Value state, Value updates) {
   } else {
     Value toLast = b.sub(b.splat(last, {chunk}), c.cumulative);
     remaining = b.rowFactor(b.exp2(toLast), c.k);
-    total = b.rowFactor(b.exp2(last), state);
+    // Roles pass tiles to each other: a decay for every row of the state.
+    int64_t rows = cast<RankedTensorType>(state.getType()).getDimSize(0);
+    total = b.rowFactor(tile::hasWarpRoles(kernel.schedule)
+                            ? b.exp2(b.splat(last, {rows}))
+                            : b.exp2(last),
+                        state);
   }
   Value keys = op(b.mul(c.k, remaining));
   return b.dot(keys, updates, b.mul(state, total), /*transA=*/true);

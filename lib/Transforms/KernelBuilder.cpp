@@ -291,7 +291,7 @@ Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
   Value decay = mapGate(gate);
   if (!rows)
     return decay;
-  if (!tile::hasWarpRoles(schedule))
+  if (!tile::hasWarpRoles(schedule) || problem.decayRank() < 3)
     return b.maskRows(decay, valid);
   // A decay is finite, and a factor of its row merges with its others.
   Value ones = b.constantLike(b.splat(b.f32(0), {rows}), 1.0);

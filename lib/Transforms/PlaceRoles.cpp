@@ -191,6 +191,7 @@ void RolePlacer::placeScratch() {
 void RolePlacer::placeScalars() {
   OpBuilder b(kernel);
   bytes = llvm::alignTo(bytes, 8);
+  int64_t half = 0; // the unused one behind a 32-bit scalar
   for (Operation &op : kernel.getBody().front()) {
     if (&op == loop.getOperation())
       break;
@@ -201,13 +202,20 @@ void RolePlacer::placeScalars() {
     if (op.getNumResults() != 1 || op.hasTrait<OpTrait::ConstantLike>() ||
         isa<RankedTensorType>(op.getResult(0).getType()) || !isUsed)
       continue;
+    bool isShort = op.getResult(0).getType().isF32();
+    if (isShort && half) {
+      op.setAttr("tile.scalar", b.getI64IntegerAttr(half));
+      half = 0;
+      continue;
+    }
     op.setAttr("tile.scalar", b.getI64IntegerAttr(bytes));
+    half = isShort ? bytes + 4 : half;
     bytes += 8;
   }
 }
 
-/// Products and the carried state live in registers; all else is recomputed
-/// where it is consumed.
+/// The chain's products and the carried state live in registers; all else is
+/// recomputed where it is consumed.
 void RolePlacer::placeRest() {
   kernel.walk([&](Operation *op) {
     if (isa<scf::ForOp, func::FuncOp>(op) ||
@@ -218,7 +226,9 @@ void RolePlacer::placeRest() {
           op->hasAttr(tile::kPlaceAttr))
         return;
       bool isState = isa<tile::LoadOp>(op) && type(result).getRank() == 2;
-      bool inRegisters = isa<tile::DotOp>(op) || isState;
+      auto role = op->getAttrOfType<StringAttr>(tile::kRoleAttr);
+      bool isChain = role && role.getValue() == tile::kChainRole;
+      bool inRegisters = (isa<tile::DotOp>(op) && isChain) || isState;
       set(result, inRegisters ? Home::Registers : Home::Inline);
     }
   });

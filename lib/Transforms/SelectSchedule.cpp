@@ -155,8 +155,6 @@ const char *refuseWarps(const Problem &problem, const Target &target,
   if (!target.hasWarpgroupProducts)
     return "the target has no warpgroup products";
   dplr::RecurrenceOp op = problem.recurrence;
-  if (problem.decayRank() != 3)
-    return "they need a log-decay for every channel";
   if (!op.getDelta() || !problem.beta)
     return "they need an erase and a write strength";
   if (!problem.keysNormalised() ||
@@ -164,7 +162,9 @@ const char *refuseWarps(const Problem &problem, const Target &target,
     return "they need q and k normalised in the kernel";
   if (!problem.dtype().isBF16() || !operand.isBF16())
     return "they need bf16 inputs and product operands";
-  if (getElementTypeOrSelf(problem.decay.source).getIntOrFloatBitWidth() != 16)
+  bool hasChannels = problem.decayRank() == 3;
+  if (hasChannels &&
+      getElementTypeOrSelf(problem.decay.source).getIntOrFloatBitWidth() != 16)
     return "they need 16-bit gate logits";
   if (problem.keyDim() != 64 && problem.keyDim() != 128)
     return "they need a key dim of 64 or 128";
@@ -176,6 +176,8 @@ const char *refuseWarps(const Problem &problem, const Target &target,
 /// A block anchored before its first row, where a bound keeps 16 tokens in
 /// range; f16 holds 2^12 log-decays. Else 1: no exponent is above 0.
 int64_t chooseRoleLeaf(const Problem &problem) {
+  if (problem.decayRank() < 3)
+    return tile::kRoleBlock;
   std::optional<double> bound = problem.decayBound();
   bool fits = bound && -*bound * kLog2E * tile::kRoleBlock <= 120.0;
   return fits ? tile::kRoleBlock : 1;
