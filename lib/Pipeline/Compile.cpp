@@ -42,9 +42,13 @@ private:
 
 } // namespace
 
-Error Lowering::failure(const Twine &text) const {
+static Error failureOf(const Variant &variant, const Twine &text) {
   return createStringError(inconvertibleErrorCode(),
-                           variantName(job.variant) + ": " + text);
+                           variantName(variant) + ": " + text);
+}
+
+Error Lowering::failure(const Twine &text) const {
+  return failureOf(job.variant, text);
 }
 
 Error Lowering::run(Stage stage) {
@@ -78,7 +82,7 @@ static std::string sha256(StringRef bytes) {
 }
 
 /// Reads what the passes wrote on one function of the kernel.
-static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
+static Error readLaunch(mlir::LLVM::LLVMFuncOp function,
                         CompiledKernel &kernel) {
   CompiledLaunch launch;
   launch.entry = function.getName().str();
@@ -91,17 +95,19 @@ static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
   std::string schedule = textOf(function->getAttr("kdac.schedule"));
   if (schedule.empty())
     schedule = textOf(function->getAttr(tile::kScheduleAttr));
-  if (kernel.launches.empty())
+  if (kernel.schedule.empty() && !function->hasAttr(tile::kBesideAttr))
     kernel.schedule = schedule;
   bool complete = !schedule.empty() && read("kdac.v_tile", kernel.vTile);
-  if (lowering.target().kind == TargetKind::Gpu)
+  int64_t scratch = 0;
+  if (findTarget(kernel.variant.target)->kind == TargetKind::Gpu)
     complete &= read("kdac.block_threads", launch.blockThreads) &&
                 read("kdac.shared_bytes", launch.sharedBytes);
   else
-    complete &= read("kdac.scratch_bytes", kernel.scratchBytes);
+    complete &= read("kdac.scratch_bytes", scratch);
   if (!complete)
-    return lowering.failure("the exit left no launch attributes on " +
-                            launch.entry);
+    return failureOf(kernel.variant,
+                     "the exit left no launch attributes on " + launch.entry);
+  kernel.scratchBytes = std::max(kernel.scratchBytes, scratch);
   auto text = [&](StringRef name, std::string otherwise) {
     auto attribute = function->getAttrOfType<mlir::StringAttr>(name);
     return attribute ? attribute.str() : otherwise;
@@ -124,16 +130,16 @@ static Error readLaunch(Lowering &lowering, mlir::LLVM::LLVMFuncOp function,
 }
 
 /// The functions of the kernel are its launches, in order.
-static Error readLaunches(Lowering &lowering, CompiledKernel &kernel) {
+static Error readLaunches(mlir::ModuleOp module, CompiledKernel &kernel) {
   kernel.launches.clear();
-  for (auto function : lowering.get().getOps<mlir::LLVM::LLVMFuncOp>()) {
+  for (auto function : module.getOps<mlir::LLVM::LLVMFuncOp>()) {
     if (function.isExternal())
       continue;
-    if (Error error = readLaunch(lowering, function, kernel))
+    if (Error error = readLaunch(function, kernel))
       return error;
   }
   if (kernel.launches.empty())
-    return lowering.failure("the exit left no kernel");
+    return failureOf(kernel.variant, "the exit left no kernel");
   return Error::success();
 }
 
@@ -148,7 +154,7 @@ const std::string *CompiledKernel::find(ImageKind kind) const {
 static Error lower(Lowering &lowering, CompiledKernel &kernel) {
   if (Error error = lowering.run(Stage::Llvm))
     return error;
-  return readLaunches(lowering, kernel);
+  return readLaunches(lowering.get(), kernel);
 }
 
 static Error assemble(Lowering &lowering, const CompileOptions &options,
@@ -245,10 +251,8 @@ static Error compileHost(const CompileJob &job, StringRef cpu,
   if (!suited)
     return suited.takeError();
   Lowering lowering(*suited);
-  int64_t scratch = kernel.scratchBytes;
   if (Error error = lower(lowering, kernel))
     return error;
-  kernel.scratchBytes = std::max(kernel.scratchBytes, scratch);
   Expected<std::string> object = emitHostObject(lowering.get(), cpu);
   if (!object)
     return lowering.failure(toString(object.takeError()));
@@ -281,20 +285,30 @@ Expected<HostProgram> compileHere(const CompileJob &job) {
   if (!suited)
     return suited.takeError();
   Lowering lowering(*suited);
-  CompiledKernel kernel;
-  kernel.variant = job.variant;
-  if (Error error = lower(lowering, kernel))
+  if (Error error = lowering.run(Stage::Llvm))
     return error;
-  Expected<std::unique_ptr<HostJit>> jit = HostJit::create(lowering.get());
-  if (!jit)
-    return lowering.failure(toString(jit.takeError()));
-  Expected<JitKernel> entry = (*jit)->lookup(entryName(job.variant));
-  if (!entry)
-    return lowering.failure(toString(entry.takeError()));
-  return HostProgram{std::move(*jit), *entry, kernel.vTile};
+  return loadHere(lowering.get(), job.variant);
 }
 
-void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
+Expected<HostProgram> loadHere(mlir::ModuleOp module, const Variant &variant) {
+  CompiledKernel kernel;
+  kernel.variant = variant;
+  if (Error error = readLaunches(module, kernel))
+    return error;
+  Expected<std::unique_ptr<HostJit>> jit = HostJit::create(module);
+  if (!jit)
+    return failureOf(variant, toString(jit.takeError()));
+  HostProgram program{std::move(*jit), packVariant(kernel), {}};
+  for (const Launch &launch : program.variant.launches) {
+    Expected<JitKernel> entry = program.jit->lookup(launch.entry);
+    if (!entry)
+      return failureOf(variant, toString(entry.takeError()));
+    program.kernels.push_back(*entry);
+  }
+  return program;
+}
+
+PackVariant packVariant(const CompiledKernel &kernel) {
   PackVariant entry;
   entry.variant = kernel.variant;
   entry.schedule = kernel.schedule;
@@ -302,10 +316,6 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
   entry.ptxasVersion = kernel.ptxasVersion;
   entry.workspace = kernel.workspace;
   entry.sizes = kernel.sizes;
-  std::vector<size_t> images;
-  for (const Artefact &artefact : kernel.artefacts)
-    images.push_back(
-        writer.addImage(artefact.kind, artefact.arch, artefact.bytes));
   for (const CompiledLaunch &compiled : kernel.launches) {
     Launch launch;
     launch.entry = compiled.entry;
@@ -324,9 +334,19 @@ void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
           compiled.report->spillStoreBytes + compiled.report->spillLoadBytes;
     }
     launch.ptxSha256 = kernel.ptxSha256;
-    launch.images = images;
     entry.launches.push_back(std::move(launch));
   }
+  return entry;
+}
+
+void addToPack(PackWriter &writer, const CompiledKernel &kernel) {
+  PackVariant entry = packVariant(kernel);
+  std::vector<size_t> images;
+  for (const Artefact &artefact : kernel.artefacts)
+    images.push_back(
+        writer.addImage(artefact.kind, artefact.arch, artefact.bytes));
+  for (Launch &launch : entry.launches)
+    launch.images = images;
   writer.add(std::move(entry));
 }
 

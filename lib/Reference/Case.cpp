@@ -257,6 +257,13 @@ void **Case::argv(const std::vector<void *> *addresses) {
   return pointers.data();
 }
 
+void Case::provideWorkspace(int64_t bytes) {
+  constexpr size_t line = 64;
+  workspaceMemory.assign(static_cast<size_t>(bytes) + line, std::byte{0xff});
+  auto address = reinterpret_cast<uintptr_t>(workspaceMemory.data());
+  useWorkspace(reinterpret_cast<void *>((address + line - 1) / line * line));
+}
+
 int64_t Case::sizeOf(const std::string &name) const {
   if (name == "N")
     return sequences();

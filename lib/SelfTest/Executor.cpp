@@ -165,7 +165,13 @@ public:
       : kernel(std::move(kernel)), pool(pool) {}
 
   std::string origin() const override { return kernel.origin(); }
-  Status run(Case &c) override { return kernel.launch(pool, c.argv()); }
+  Status run(Case &c) override {
+    StatusOr<int64_t> bytes = workspaceBytes(kernel.variant(), c.argv());
+    if (!bytes.ok())
+      return bytes.status();
+    c.provideWorkspace(*bytes);
+    return kernel.launch(pool, c.argv());
+  }
   StatusOr<double> time(Case &c, int launches) override {
     std::vector<double> times;
     for (int i = 0; i < launches; ++i) {

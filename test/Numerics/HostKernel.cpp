@@ -1,5 +1,8 @@
 #include "HostKernel.h"
 
+#include "kdac/Runtime/Call.h"
+#include "kdac/Runtime/HostLaunch.h"
+
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/Diagnostics.h"
 
@@ -48,26 +51,16 @@ void compileInto(HostVariant &host, ModuleOp module,
     return;
   }
   host.vTile = vTile.getInt();
-  auto jit = HostJit::create(module);
-  if (!jit) {
-    host.error = "JIT: " + llvm::toString(jit.takeError());
+  auto program = loadHere(module, host.variant);
+  if (!program) {
+    host.error = "JIT: " + llvm::toString(program.takeError());
     return;
   }
-  auto kernel = (*jit)->lookup(entry);
-  if (!kernel) {
-    host.error = "JIT: " + llvm::toString(kernel.takeError());
-    return;
-  }
-  host.kernel = *kernel;
-  if (host.variant.slots) {
-    auto check = (*jit)->lookup(checkEntryName(host.variant));
-    if (!check) {
-      host.error = "JIT: " + llvm::toString(check.takeError());
-      return;
-    }
-    host.check = check->entry;
-  }
-  host.jit = std::move(*jit);
+  host.program = std::move(*program);
+  for (auto [launch, kernel] :
+       llvm::zip(host.program.variant.launches, host.program.kernels))
+    if (launch.entry == entry)
+      host.kernel = kernel;
 }
 
 } // namespace
@@ -79,34 +72,56 @@ HostVariant compileModule(ModuleOp module, Variant variant) {
   return host;
 }
 
-std::optional<std::string> HostVariant::run(Case &c) const {
+std::optional<std::string> HostVariant::runLaunches(
+    Case &c,
+    llvm::function_ref<bool(const JitKernel &, int64_t)> launchOne) const {
   if (!error.empty())
     return error;
-  if (check && c.find("status"))
-    check(c.argv(), 0, 1, nullptr);
-  if (!runOnHost(kernel.entry, c.argv(), c.programs(vTile),
-                 kernel.scratchBytes))
-    return "no memory for scratch";
+  StatusOr<int64_t> workspace = workspaceBytes(program.variant, c.argv());
+  if (!workspace.ok())
+    return workspace.status().message();
+  c.provideWorkspace(*workspace);
+  for (auto [launch, each] :
+       llvm::zip(program.variant.launches, program.kernels)) {
+    StatusOr<int64_t> grid = gridOf(program.variant, launch, 1, c.argv());
+    if (!grid.ok())
+      return grid.status().message();
+    if (!launchOne(each, *grid))
+      return "no memory for scratch";
+  }
   return std::nullopt;
+}
+
+std::optional<std::string> HostVariant::run(Case &c) const {
+  return runLaunches(c, [&](const JitKernel &each, int64_t grid) {
+    return runOnHost(each.entry, c.argv(), grid, each.scratchBytes);
+  });
+}
+
+/// Runs instances [begin, end) in poisoned scratch memory.
+static void runPoisoned(const JitKernel &kernel, void **argv, int64_t begin,
+                        int64_t end) {
+  std::unique_ptr<std::byte[]> memory(new std::byte[kernel.scratchBytes + 64]);
+  auto address = reinterpret_cast<uintptr_t>(memory.get());
+  void *scratch = reinterpret_cast<void *>((address + 63) / 64 * 64);
+  std::memset(scratch, 0xff, kernel.scratchBytes);
+  kernel.entry(argv, begin, end, scratch);
 }
 
 std::optional<std::string> HostVariant::runRange(void **argv, int64_t begin,
                                                  int64_t end) const {
   if (!error.empty())
     return error;
-  std::unique_ptr<std::byte[]> memory(new std::byte[kernel.scratchBytes + 64]);
-  auto address = reinterpret_cast<uintptr_t>(memory.get());
-  void *scratch = reinterpret_cast<void *>((address + 63) / 64 * 64);
-  std::memset(scratch, 0xff, kernel.scratchBytes);
-  kernel.entry(argv, begin, end, scratch);
+  runPoisoned(kernel, argv, begin, end);
   return std::nullopt;
 }
 
 std::optional<std::string> HostVariant::runBackwards(Case &c) const {
-  for (int64_t i = c.programs(vTile); i-- > 0;)
-    if (std::optional<std::string> failure = runRange(c.argv(), i, i + 1))
-      return failure;
-  return std::nullopt;
+  return runLaunches(c, [&](const JitKernel &each, int64_t grid) {
+    for (int64_t i = grid; i-- > 0;)
+      runPoisoned(each, c.argv(), i, i + 1);
+    return true;
+  });
 }
 
 Runner HostVariant::runner() const {

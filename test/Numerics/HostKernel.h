@@ -4,11 +4,9 @@
 #ifndef KDAC_TEST_NUMERICS_HOSTKERNEL_H
 #define KDAC_TEST_NUMERICS_HOSTKERNEL_H
 
-#include "kdac/Pipeline/Pipeline.h"
+#include "kdac/Pipeline/Compile.h"
 #include "kdac/Reference/Check.h"
-#include "kdac/Target/Host.h"
 
-#include <memory>
 #include <string>
 
 namespace kdac::reference {
@@ -17,19 +15,27 @@ namespace kdac::reference {
 struct HostVariant {
   Variant variant; ///< resolved
   std::string error;
-  std::unique_ptr<HostJit> jit;
-  JitKernel kernel;
-  HostEntry check = nullptr; ///< of a pool variant
+  HostProgram program;
+  JitKernel kernel; ///< the recurrence's
   int64_t vTile = 0;
 
-  /// Runs all program instances of the case, which must be of this variant.
+  /// Runs all launches of the case, which must be of this variant.
   std::optional<std::string> run(Case &c) const;
-  /// Runs program instances [begin, end) in poisoned scratch memory.
+  /// Runs program instances [begin, end) of the recurrence in poisoned scratch
+  /// memory.
   std::optional<std::string> runRange(void **argv, int64_t begin,
                                       int64_t end) const;
-  /// Runs the whole case, one instance at a time and the last one first.
+  /// Runs the whole case, of each launch one instance at a time and the last
+  /// one first.
   std::optional<std::string> runBackwards(Case &c) const;
   Runner runner() const;
+
+private:
+  /// Gives the case its workspace, then each launch with its grid to
+  /// `launchOne`, until one fails.
+  std::optional<std::string> runLaunches(
+      Case &c,
+      llvm::function_ref<bool(const JitKernel &, int64_t)> launchOne) const;
 };
 
 /// Compiles `variant` for the host, or returns the earlier result.

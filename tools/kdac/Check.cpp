@@ -3,7 +3,10 @@
 #include "Commands.h"
 #include "HostCheck.h"
 
+#include "kdac/Runtime/Call.h"
 #include "kdac/Runtime/HostLaunch.h"
+
+#include "llvm/ADT/STLExtras.h"
 
 #include "llvm/Support/FormatVariadic.h"
 #include "llvm/Support/raw_ostream.h"
@@ -35,6 +38,24 @@ static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
       .str();
 }
 
+/// Every launch of the program, in order.
+static std::optional<std::string> runOnHost(const HostProgram &program,
+                                            reference::Case &c) {
+  const PackVariant &variant = program.variant;
+  StatusOr<int64_t> bytes = workspaceBytes(variant, c.argv());
+  if (!bytes.ok())
+    return bytes.status().message();
+  c.provideWorkspace(*bytes);
+  for (auto [launch, kernel] : zip(variant.launches, program.kernels)) {
+    StatusOr<int64_t> grid = gridOf(variant, launch, 1, c.argv());
+    if (!grid.ok())
+      return grid.status().message();
+    if (!runOnHost(kernel.entry, c.argv(), *grid, kernel.scratchBytes))
+      return "no memory for scratch";
+  }
+  return std::nullopt;
+}
+
 Expected<reference::CheckResult> checkOnHost(const CompileJob &job,
                                              const reference::CaseSpec &spec) {
   if (std::optional<std::string> problem = reference::validate(spec))
@@ -45,12 +66,7 @@ Expected<reference::CheckResult> checkOnHost(const CompileJob &job,
   if (!program)
     return program.takeError();
   reference::Case testCase = reference::makeCase(spec);
-  auto run = [&](reference::Case &c) -> std::optional<std::string> {
-    if (!runOnHost(program->kernel.entry, c.argv(), c.programs(program->vTile),
-                   program->kernel.scratchBytes))
-      return "no memory for scratch";
-    return std::nullopt;
-  };
+  auto run = [&](reference::Case &c) { return runOnHost(*program, c); };
   return reference::check(testCase, run);
 }
 

@@ -29,6 +29,12 @@ inline constexpr llvm::StringLiteral kFewProgramsAttr = "tile.few_programs";
 /// i64: how many segments a sequence of few programs is cut into, 0: by the
 /// sizes of the call. Absent: it is not cut.
 inline constexpr llvm::StringLiteral kSegmentsAttr = "tile.segments";
+/// Schedules of the kernels before and after a chunk form's: the convolution of
+/// its inputs and the norm of its output.
+inline constexpr llvm::StringLiteral kConvolutionAttr = "tile.convolution";
+inline constexpr llvm::StringLiteral kOutputNormAttr = "tile.output_norm";
+/// On a kernel: its launch stands beside the recurrence's own.
+inline constexpr llvm::StringLiteral kBesideAttr = "kdac.beside";
 inline constexpr llvm::StringLiteral kPlaceAttr = "tile.place";
 inline constexpr llvm::StringLiteral kRoleAttr = "tile.role";
 /// Values of kRoleAttr.

@@ -70,7 +70,10 @@ struct CompiledKernel {
 llvm::Expected<CompiledKernel> compileVariant(const CompileJob &job,
                                               const CompileOptions &options);
 
-/// Adds a kernel with its artefacts and its launch to a pack.
+/// A kernel as a manifest has it, without images.
+PackVariant packVariant(const CompiledKernel &kernel);
+
+/// Adds a kernel with its artefacts and its launches to a pack.
 void addToPack(PackWriter &writer, const CompiledKernel &kernel);
 
 /// The IR of `job` at `stage` as text.
@@ -79,12 +82,17 @@ llvm::Expected<std::string> printStage(const CompileJob &job, Stage stage);
 /// A host variant in this process.
 struct HostProgram {
   std::unique_ptr<HostJit> jit;
-  JitKernel kernel; ///< lives as long as `jit`
-  int64_t vTile = 0;
+  PackVariant variant;            ///< without images
+  std::vector<JitKernel> kernels; ///< one a launch; they live as long as `jit`
 };
 
 /// Compiles `job`, a host variant, for the CPU this runs on.
 llvm::Expected<HostProgram> compileHere(const CompileJob &job);
+
+/// The kernels of a module in the LLVM dialect, after the host exit, as those
+/// of `variant`.
+llvm::Expected<HostProgram> loadHere(mlir::ModuleOp module,
+                                     const Variant &variant);
 
 /// The PTX of `job`, a GPU variant.
 llvm::Expected<std::string> printPtx(const CompileJob &job);

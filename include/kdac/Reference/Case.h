@@ -9,6 +9,7 @@
 #include "kdac/Reference/Reference.h"
 #include "kdac/Variant/Variant.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -93,6 +94,10 @@ public:
   void **argv(const std::vector<void *> *addresses = nullptr);
   /// The scratch memory that argv passes on; null until then.
   void useWorkspace(void *address) { workspace = address; }
+  /// Scratch memory of the host's, filled with 0xff: results must not depend on
+  /// what it holds.
+  void provideWorkspace(int64_t bytes);
+  const void *workspaceAddress() const { return workspace; }
 
   /// Slots of the pool, and where a state lies in h0 and ht: row (slot, head).
   int64_t poolSlots() const { return poolCount; }
@@ -138,6 +143,7 @@ private:
   std::vector<Buffer> tensors;
   std::vector<uint64_t> values; ///< argument values: pointer, int64 or float
   void *workspace = nullptr;
+  std::vector<std::byte> workspaceMemory;
   std::vector<void *> pointers;
 };
 
