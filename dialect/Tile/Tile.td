@@ -45,11 +45,14 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
   let description = [{
     Chosen once and only read afterwards.
     - `target`: a row of lib/Target/Targets.cpp.
-    - `form`: "chunk" or "step".
-    - `chunk`: tokens of one loop iteration of the chunk form, 1 in the step form.
+    - `form`: "chunk" or "step"; "rows" of a kernel beside the chunk form's that
+      treats every token alike.
+    - `chunk`: tokens of one loop iteration of the chunk form, rows of a tile of a
+      rows kernel, 1 in the step form.
     - `leaf`: rows of the diagonal blocks of a decayed Gram product that share one
       anchor, proven in range from the bound on the decay; 1 needs no bound.
-    - `v_tile`: columns of V that one program instance carries.
+    - `v_tile`: columns of V that one program instance carries, columns of a tile
+      of a rows kernel.
     - `warps`: warps of a thread block; 1 on the host.
     - `stages`: buffers of every tile that a chunk loop loads; with 2 the next
       chunk's loads run behind the present chunk's work.
@@ -150,16 +153,17 @@ def Tile_LongestOp : Tile_Op<"longest", [Pure]> {
 def Tile_ViewOp : Tile_Op<"view", [Pure]> {
   let summary = "see part of a workspace as elements of a type";
   let description = [{
-    `offset` is in bytes, a multiple of 16.
+    `offset` is in bytes, a multiple of 16; `after` adds bytes that depend on the
+    sizes of the call.
 
     ```mlir
     %keys = tile.view %workspace[2048] : !tile.ref<i8> -> !tile.ref<bf16>
     ```
   }];
-  let arguments = (ins Tile_RefType:$ref, I64Attr:$offset);
+  let arguments = (ins Tile_RefType:$ref, I64Attr:$offset, Optional<Index>:$after);
   let results = (outs Tile_RefType:$result);
   let assemblyFormat = [{
-    $ref `[` $offset `]` attr-dict `:` qualified(type($ref)) `->` qualified(type($result))
+    $ref `[` $offset `]` (`after` $after^)? attr-dict `:` qualified(type($ref)) `->` qualified(type($result))
   }];
   let hasVerifier = 1;
 }
@@ -171,10 +175,11 @@ def Tile_CutOp : Tile_Op<"cut", [MemoryEffects<[MemWrite]>]> {
     them. Where the schedule splits roles, tile-split-roles cuts the loop where values pass from work that does not
     depend on the carried state to work that does; `image` is where those of this
     iteration are kept in between, and the op is gone. Roles as warps of two
-    kernels, "prepare" and "chain", pass on whole images.
+    kernels, "prepare" and "chain", pass on whole images. The images start `after`
+    so many bytes of the workspace, at once if it is not given.
   }];
-  let arguments = (ins Index:$image);
-  let assemblyFormat = "$image attr-dict `:` type($image)";
+  let arguments = (ins Index:$image, Optional<Index>:$after);
+  let assemblyFormat = "$image (`after` $after^)? attr-dict `:` type($image)";
 }
 
 def Tile_PresentOp : Tile_Op<"present", [Pure]> {
@@ -394,6 +399,22 @@ def Tile_RowOp : Tile_Op<"row", [Pure]> {
   let arguments = (ins Tile_F32Tile:$input, I64Attr:$index);
   let results = (outs AnyTypeOf<[F32, Tile_F32Tile]>:$result);
   let assemblyFormat = "$input `[` $index `]` attr-dict `:` type($input) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Tile_WindowOp : Tile_Op<"window", [Pure]> {
+  let summary = "take consecutive rows of a tile";
+  let description = [{
+    Row r of the result is row `first + r` of the input: several windows of one tile
+    are its rows at several distances.
+
+    ```mlir
+    %before = tile.window %x[1] : tensor<67x128xf32> -> tensor<64x128xf32>
+    ```
+  }];
+  let arguments = (ins Tile_F32Tile:$input, I64Attr:$first);
+  let results = (outs Tile_F32Tile:$result);
+  let assemblyFormat = "$input `[` $first `]` attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
 

@@ -153,6 +153,8 @@ static bool isWhole(Value limit, int64_t size) {
 
 Value GpuLowering::validity(Value ref, ValueRange valid,
                             ArrayRef<int64_t> shape, const Group &group) {
+  if (knownWhole)
+    return {};
   Value condition = b.isPresent(ref);
   auto within = [&](Coord first, int64_t width, Value limit, int64_t size) {
     if (isWhole(limit, size))
@@ -208,6 +210,8 @@ GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op,
   // What a kernel reads inside its loop it never writes; the state it may.
   bool invariant = op->getParentOfType<scf::ForOp>() && !isWritten(op.getRef());
   Value condition = validity(access.ref, op.getValid(), type.getShape(), group);
+  if (!condition)
+    return loadPresent(op, access, group, invariant);
   SmallVector<Type> types(group.width, b.getF32Type());
   auto branch = scf::IfOp::create(b, types, condition, /*withElse=*/true);
   OpBuilder::InsertionGuard guard(b);
@@ -282,11 +286,69 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
   int64_t width = std::max<int64_t>(1, op.getAlign() / bytes);
   while (type.getShape().back() % width != 0)
     width /= 2;
-  forGroups(linear(type.getShape(), width), [&](const Group &group) {
+  // Four columns of a few rows, and what they are multiplied with, leave room
+  // for the loads of the next rows.
+  if (schedule.getForm() == "rows")
+    width = std::min<int64_t>(width, 4);
+  auto storeOne = [&](const Group &group) {
     emitStore([=, elements = evaluate(source, group)] {
       storeGroups(op, at, group, {elements}, {});
     });
+  };
+  forWholeOrNot(source, op, [&] {
+    if (!knownWhole || !forRuns(type.getShape(), width, storeOne))
+      forGroups(linear(type.getShape(), width), storeOne);
   });
+}
+
+/// The loads that computing `value` makes.
+void GpuLowering::loadLeaves(Value value,
+                             SetVector<tile::LoadOp> &loads) const {
+  if (!isa<RankedTensorType>(value.getType()) ||
+      home(value) != tile::Home::Inline)
+    return;
+  if (auto load = value.getDefiningOp<tile::LoadOp>())
+    loads.insert(load);
+  else
+    for (Value operand : value.getDefiningOp()->getOperands())
+      loadLeaves(operand, loads);
+}
+
+void GpuLowering::forWholeOrNot(ValueRange tiles, tile::StoreOp store,
+                                llvm::function_ref<void()> body) {
+  SetVector<tile::LoadOp> loads;
+  for (Value tile : tiles)
+    loadLeaves(tile, loads);
+  if (schedule.getForm() != "rows" || loads.empty() ||
+      tileType(tiles.front()).getRank() != 2)
+    return body();
+  Value whole;
+  auto require = [&](Value condition) {
+    whole = whole ? arith::AndIOp::create(b, whole, condition).getResult()
+                  : condition;
+  };
+  auto requireWhole = [&](Value ref, ValueRange valid, RankedTensorType type) {
+    require(b.isPresent(scalars.lookup(ref)));
+    for (auto [limit, size] : llvm::zip(valid, type.getShape()))
+      if (!isWhole(limit, size))
+        require(arith::CmpIOp::create(b, arith::CmpIPredicate::sge,
+                                      b.toI64(scalars.lookup(limit)),
+                                      b.i64(size)));
+  };
+  for (tile::LoadOp load : loads.getArrayRef())
+    requireWhole(load.getRef(), load.getValid(), load.getType());
+  if (store)
+    requireWhole(store.getRef(), store.getValid(), tileType(store.getValue()));
+  auto branch = scf::IfOp::create(b, whole, /*withElse=*/true);
+  OpBuilder::InsertionGuard guard(b);
+  for (bool isWhole : {true, false}) {
+    b.setInsertionPointToStart(isWhole ? branch.thenBlock()
+                                       : branch.elseBlock());
+    knownWhole = isWhole;
+    memo.clear();
+    body();
+    memo.clear();
+  }
 }
 
 void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
@@ -296,11 +358,13 @@ void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
   Value condition =
       validity(at.ref, op.getValid(), tileType(op.getValue()).getShape(),
                groups.front());
-  if (speaks)
+  if (condition && speaks)
     condition = arith::AndIOp::create(b, condition, speaks);
-  auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
   OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(branch.thenBlock());
+  if (condition) {
+    auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
+    b.setInsertionPointToStart(branch.thenBlock());
+  }
   for (auto [group, values] : llvm::zip(groups, elements)) {
     if (isContiguous(at.isVector, at.transposed, op.getStride(), group)) {
       int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
@@ -411,6 +475,11 @@ GpuLowering::Values GpuLowering::evaluateOp(Operation *op, const Group &group) {
     return Values(group.width,
                   scalar.getType().isIndex() ? b.toI32(scalar) : scalar);
   }
+  if (auto window = dyn_cast<tile::WindowOp>(op)) {
+    Group source = group;
+    source.row = group.row.plus(window.getFirst());
+    return evaluate(window.getInput(), source);
+  }
   if (auto row = dyn_cast<tile::RowOp>(op)) {
     Group source = group;
     source.row = {Value(), static_cast<int64_t>(row.getIndex())};
@@ -448,6 +517,9 @@ Value GpuLowering::applyScalar(Operation *op, ValueRange operands) {
       .Case([&](math::RsqrtOp) { return b.rsqrt(operands[0]); })
       .Case([&](math::AbsFOp) {
         return LLVM::FAbsOp::create(b, operands[0]).getResult();
+      })
+      .Case([&](math::FmaOp) {
+        return b.fma(operands[0], operands[1], operands[2]);
       })
       .Case([&](arith::MulFOp) { return b.mulF(operands[0], operands[1]); })
       .Case([&](arith::AddFOp) { return b.addF(operands[0], operands[1]); })

@@ -133,6 +133,36 @@ Layout GpuLowering::linear(ArrayRef<int64_t> shape, int64_t width) {
   return layout;
 }
 
+bool GpuLowering::forRuns(ArrayRef<int64_t> shape, int64_t width,
+                          llvm::function_ref<void(const Group &)> body) {
+  constexpr int64_t kRun = 8;
+  if (shape.size() != 2)
+    return false;
+  int64_t perRow = shape[1] / width, lines = threads / perRow;
+  if (threads % perRow != 0 || shape[0] % (lines * kRun) != 0)
+    return false;
+  auto loop = scf::ForOp::create(b, b.i32(0), b.i32(shape[0] / (lines * kRun)),
+                                 b.i32(1));
+  loop->setAttr("llvm.loop_annotation", b.rolled());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value line =
+      b.add(b.mul(loop.getInductionVar(), lines), b.div(thread, perRow));
+  Group group;
+  group.row = {b.mul(line, kRun), 0};
+  group.col = {b.mul(b.rem(thread, perRow), width), 0};
+  group.width = width;
+  memo.clear();
+  holdStores();
+  for (int64_t i = 0; i < kRun; ++i) {
+    body(group);
+    group.row.offset += 1;
+  }
+  memo.clear();
+  releaseStores();
+  return true;
+}
+
 void GpuLowering::forGroups(const Layout &layout,
                             llvm::function_ref<void(const Group &)> body) {
   constexpr int64_t kElements =
@@ -140,6 +170,9 @@ void GpuLowering::forGroups(const Layout &layout,
   ArrayRef<Group> groups = layout.groups;
   int64_t count = groups.size();
   int64_t together = std::max<int64_t>(1, kElements / groups.front().width);
+  bool isRare = schedule.getForm() == "rows" && !knownWhole;
+  if (isRare) // fewer registers than the code of whole tiles
+    together = 1;
   if (layout.rowStep == 0 || count <= together || count % together != 0) {
     bool guarded = !layout.guards.empty();
     if (!guarded)
@@ -165,6 +198,8 @@ void GpuLowering::forGroups(const Layout &layout,
   Group group = groups.front();
   group.row.base = b.add(
       group.row.base, b.mul(loop.getInductionVar(), together * layout.rowStep));
+  if (isRare)
+    b.memoryFence();
   holdStores();
   for (int64_t i = 0; i < together; ++i) {
     memo.clear();

@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/SetVector.h"
 
 #include <functional>
 #include <map>
@@ -118,6 +119,7 @@ private:
   void access(llvm::ArrayRef<Range> reads, llvm::ArrayRef<Range> writes);
   void synchronise();
   bool sharesMemory() const; ///< the kernel has shared memory
+  bool makesShared(mlir::scf::ForOp loop) const;
   llvm::SmallVector<Range> rangesRead(mlir::ValueRange values) const;
 
   //===-- Layouts (GpuLayout.cpp)
@@ -131,6 +133,11 @@ private:
   /// few at a time, which keeps code and registers small.
   void forGroups(const Layout &layout,
                  llvm::function_ref<void(const Group &)> body);
+  /// The same over runs of consecutive rows of a thread, whose groups share
+  /// what they evaluate: windows of a tile have most of their rows in common.
+  /// False where the shape does not divide into them.
+  bool forRuns(llvm::ArrayRef<int64_t> shape, int64_t width,
+               llvm::function_ref<void(const Group &)> body);
   Layout fragments(int64_t rows, int64_t cols);
   Layout stateLanes(int64_t rows, int64_t cols);
 
@@ -154,9 +161,16 @@ private:
                       int64_t element);
   Value globalPointer(tile::LoadOp op,
                       const Group &group); ///< its first element
-  /// i1: `ref` is present and the group lies in the valid part.
+  /// i1: `ref` is present and the group lies in the valid part. Null: it is
+  /// known to.
   Value validity(Value ref, mlir::ValueRange valid,
                  llvm::ArrayRef<int64_t> shape, const Group &group);
+  /// Emits `body`, which goes over a tile computed from `tiles` and stored to
+  /// `store`, if any. In kernels of rows twice: tiles that are there and whole,
+  /// as nearly all are, take code without a condition between their loads.
+  void forWholeOrNot(mlir::ValueRange tiles, tile::StoreOp store,
+                     llvm::function_ref<void()> body);
+  void loadLeaves(Value value, llvm::SetVector<tile::LoadOp> &loads) const;
   Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
   /// Stores groups that are all valid or all not; `speaks` may silence the
   /// thread.
@@ -171,9 +185,10 @@ private:
   void releaseStores();
   Value roundedSource(Value value) const;
   /// Drops remembered elements, so that they need no registers until reused;
-  /// the step form keeps them: its state stays in registers anyway.
+  /// the step form keeps them: its state stays in registers anyway, and rows
+  /// need none.
   void forget() {
-    if (schedule.getForm() == "step")
+    if (schedule.getForm() != "chunk")
       return;
     memo.clear();
     b.memoryFence();
@@ -200,6 +215,7 @@ private:
   void lowerCumsum(tile::CumsumOp op);
   void lowerReduce(tile::ReduceOp op);
   void reduceRows(tile::ReduceOp op);
+  void sumRows(tile::ReduceOp op, int64_t width);
   void reduceState(tile::ReduceOp op);
   Value reduceVector(Value vector);
   void lowerInverse(tile::UnitTrilInverseOp op);
@@ -238,6 +254,7 @@ private:
   std::map<std::tuple<void *, Coord, Coord, int64_t, int64_t>, Values> memo;
   llvm::SmallVector<std::function<void()>> heldStores;
   bool holding = false;
+  bool knownWhole = false; ///< see forWholeOrNot
   Value sharedBase, thread, lane, warp, block;
   int64_t threads = 0, warps = 0;
   int64_t nextTurn = 0; ///< the thread that begins the next vector made once

@@ -44,10 +44,16 @@ void GpuLowering::lowerCumsum(tile::CumsumOp op) {
 /// Sums of rows: a warp per row, lanes across it.
 void GpuLowering::reduceRows(tile::ReduceOp op) {
   auto type = tileType(op.getInput());
-  int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
+  int64_t cols = type.getDimSize(1);
   int64_t width = cols % 128 == 0 ? 4 : cols % 64 == 0 ? 2 : 1;
   access(rangesRead(op.getInput()), {range(op.getResult())});
   forget();
+  forWholeOrNot(op.getInput(), {}, [&] { sumRows(op, width); });
+}
+
+void GpuLowering::sumRows(tile::ReduceOp op, int64_t width) {
+  auto type = tileType(op.getInput());
+  int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
   holdStores();
   for (int64_t first = 0; first < rows; first += warps) {
     Value row = b.add(warp, first);

@@ -173,9 +173,11 @@ Value Emitter::castInteger(Value x, Type type, bool isSigned) {
 
 void Emitter::emitView(ViewOp op) {
   Value ref = scalars.lookup(op.getRef());
-  Value start =
-      LLVM::GEPOp::create(b, loc, ref.getType(), b.getI8Type(), ref,
-                          ArrayRef<LLVM::GEPArg>{index(op.getOffset())});
+  Value bytes = index(op.getOffset());
+  if (op.getAfter())
+    bytes = add(scalars.lookup(op.getAfter()), bytes);
+  Value start = LLVM::GEPOp::create(b, loc, ref.getType(), b.getI8Type(), ref,
+                                    ArrayRef<LLVM::GEPArg>{bytes});
   scalars.map(op.getResult(), start);
 }
 

@@ -30,6 +30,10 @@ Value Emitter::compute(Value tile, Point p) {
       .Case<SplatOp>([&](SplatOp op) {
         return splat(scalars.lookup(op.getScalar()), p.lanes);
       })
+      .Case<WindowOp>([&](WindowOp window) {
+        Value row = add(p.row, static_cast<int64_t>(window.getFirst()));
+        return eval(window.getInput(), {row, p.col, p.lanes});
+      })
       .Case<RowOp>([&](RowOp row) {
         Value at = index(row.getIndex());
         bool isMatrix = tileType(row.getInput()).getRank() == 2;

@@ -48,7 +48,7 @@ static int64_t ownCost(Operation *op) {
       .Case<math::RsqrtOp, math::SqrtOp, arith::DivFOp>([](auto) { return 6; })
       .Case<arith::TruncFOp>([](auto) { return 3; })
       .Case<LoadOp>([](auto) { return 3; })
-      .Case<arith::ConstantOp, SplatOp, RowOp, BroadcastOp>(
+      .Case<arith::ConstantOp, SplatOp, RowOp, BroadcastOp, WindowOp>(
           [](auto) { return 0; })
       .Default([](auto) { return 1; });
 }
@@ -155,7 +155,7 @@ bool Plan::crossesStore(Operation *load) const {
     Operation *op = work.pop_back_val();
     for (Operation *user : op->getUsers()) {
       last = std::max(last, endOf(user));
-      if (isPointwise(user) || isa<RowOp, BroadcastOp>(user))
+      if (isPointwise(user) || isa<RowOp, BroadcastOp, WindowOp>(user))
         work.push_back(user);
     }
   }

@@ -134,8 +134,11 @@ void GpuLowering::createKernel() {
   if (minBlocks > 0)
     function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
   for (StringRef name :
-       {"kdac.v_tile", "kdac.shared_bytes", "kdac.block_threads", "kdac.grid",
-        "kdac.when", "kdac.workspace", "kdac.overlaps", "kdac.sizes"})
+       {StringRef("kdac.v_tile"), StringRef("kdac.shared_bytes"),
+        StringRef("kdac.block_threads"), StringRef("kdac.grid"),
+        StringRef("kdac.when"), StringRef("kdac.workspace"),
+        StringRef("kdac.overlaps"), StringRef("kdac.sizes"),
+        StringRef(tile::kBesideAttr)})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
   function->setAttr("kdac.schedule", schedule);
@@ -330,6 +333,15 @@ GpuLowering::distribute(Value tile,
   return elements;
 }
 
+/// True if an iteration writes to shared memory.
+bool GpuLowering::makesShared(scf::ForOp loop) const {
+  return llvm::any_of(loop.getBody()->without_terminator(), [&](Operation &op) {
+    return llvm::any_of(op.getResults(), [&](Value result) {
+      return isTile(result) && home(result) == tile::Home::Shared;
+    });
+  });
+}
+
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   // Distributed values cross the loop as their registers.
   Values initial;
@@ -353,6 +365,12 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     for (int64_t i = 0; i < distance; ++i)
       startCopies(loop, ahead, later(first, i));
   }
+  // Rows that only read what was made before the loop need no barrier in it.
+  bool isRows = schedule.getForm() == "rows";
+  bool buffersTurn = schedule.getForm() == "chunk" ||
+                     (sharesMemory() && (!isRows || makesShared(loop)));
+  if (isRows && !buffersTurn && !pendingWrites.empty())
+    synchronise();
   // An empty sequence skips the loop and every barrier in it.
   SmallVector<Range> readBefore = pendingReads, writtenBefore = pendingWrites;
   auto made = scf::ForOp::create(b, scalars.lookup(loop.getLowerBound()),
@@ -387,7 +405,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     Value number = made.getInductionVar();
     if (!ahead.empty())
       finishLoads(ahead, number, made.getRegionIterArgs().drop_front(carried));
-    if (schedule.getForm() == "chunk" || sharesMemory())
+    if (buffersTurn)
       synchronise(); // the previous iteration's buffers are free from here on
     Values elements;
     if (!ahead.empty()) {
@@ -439,8 +457,10 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     return success();
   }
   if (auto view = dyn_cast<tile::ViewOp>(op)) {
-    scalars.map(view.getResult(),
-                b.bytes(scalars.lookup(view.getRef()), {}, view.getOffset()));
+    Value after =
+        view.getAfter() ? b.toI64(scalars.lookup(view.getAfter())) : Value();
+    scalars.map(view.getResult(), b.bytes(scalars.lookup(view.getRef()), after,
+                                          view.getOffset()));
     return success();
   }
   if (auto present = dyn_cast<tile::PresentOp>(op)) {
@@ -467,6 +487,10 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
           .Default(false);
   if (known)
     return success();
+  if (isa<tile::WindowOp>(op) && schedule.getForm() != "rows")
+    return op->emitOpError()
+           << "has a lowering to NVVM in kernels of form rows "
+              "only";
   if (op->getNumResults() != 1)
     return op->emitOpError() << "has no lowering to NVVM in stage tile-to-nvvm";
   Value result = op->getResult(0);

@@ -66,8 +66,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    int64_t warps, int64_t stages, Type operand,
                                    Type gram, StringRef roles) {
   // schedule C1
-  if (form != "chunk" && form != "step")
-    return emitError() << "expected form \"chunk\" or \"step\", but got \""
+  if (form != "chunk" && form != "step" && form != "rows")
+    return emitError() << "expected form \"chunk\", \"step\" or \"rows\", but "
+                          "got \""
                        << form << "\"";
   // schedule C2
   auto isPowerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
@@ -198,6 +199,21 @@ LogicalResult BroadcastOp::verify() {
       in.getElementType() != out.getElementType())
     return emitOpError() << "expected a vector of the tile's size along "
                          << along << ", but got " << in << " and " << out;
+  return success();
+}
+
+LogicalResult WindowOp::verify() {
+  RankedTensorType in = tensorType(getInput()), out = tensorType(getResult());
+  // window C1
+  if (in.getRank() != 2 || out.getRank() != 2 ||
+      in.getDimSize(1) != out.getDimSize(1))
+    return emitOpError() << "expected tiles with as many columns, but got "
+                         << in << " and " << out;
+  // window C2
+  int64_t first = getFirst();
+  if (first < 0 || first + out.getDimSize(0) > in.getDimSize(0))
+    return emitOpError() << "expected rows of " << in << ", but got "
+                         << out.getDimSize(0) << " from row " << first << " on";
   return success();
 }
 

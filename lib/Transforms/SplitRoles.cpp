@@ -54,7 +54,8 @@ private:
   void makeChain();
   /// Inside the loop: the element of `part` at which image `number` starts.
   Value start(TileBuilder &b, Value image, RankedTensorType type);
-  Value view(TileBuilder &b, func::FuncOp function, const Part &part);
+  Value view(TileBuilder &b, func::FuncOp function, const Part &part,
+             const IRMapping &mapping);
   SmallVector<Value> wholeTile(TileBuilder &b, RankedTensorType type);
   Value workspaceOf(func::FuncOp function);
   tile::ScheduleAttr with(int64_t stages, int64_t warps) {
@@ -113,10 +114,12 @@ Value Splitter::workspaceOf(func::FuncOp function) {
   llvm_unreachable("a split kernel has a workspace");
 }
 
-Value Splitter::view(TileBuilder &b, func::FuncOp function, const Part &part) {
+Value Splitter::view(TileBuilder &b, func::FuncOp function, const Part &part,
+                     const IRMapping &mapping) {
   Type element = getElementTypeOrSelf(part.value.getType());
+  Value after = cut.getAfter() ? mapping.lookup(cut.getAfter()) : Value();
   return tile::ViewOp::create(b, tile::RefType::get(b.getContext(), element),
-                              workspaceOf(function), part.offset);
+                              workspaceOf(function), part.offset, after);
 }
 
 Value Splitter::start(TileBuilder &b, Value image, RankedTensorType type) {
@@ -180,7 +183,7 @@ void Splitter::makePrepare() {
   Value count = arith::CeilDivSIOp::create(b, b.maxI(rest, b.index(0)), turns);
   SmallVector<Value> views;
   for (const Part &part : parts)
-    views.push_back(view(b, prepare, part));
+    views.push_back(view(b, prepare, part, mapping));
   auto newLoop = scf::ForOp::create(b, b.index(0), count, b.index(1));
   b.setInsertionPointToStart(newLoop.getBody());
   IRMapping body;
@@ -228,7 +231,7 @@ void Splitter::makeChain() {
   b.setInsertionPoint(copyLoop);
   SmallVector<Value> views;
   for (const Part &part : parts)
-    views.push_back(view(b, copy, part));
+    views.push_back(view(b, copy, part, mapping));
   b.setInsertionPoint(copyCut);
   for (auto [part, ref] : llvm::zip(parts, views)) {
     auto type = cast<RankedTensorType>(part.value.getType());
@@ -272,6 +275,8 @@ void Splitter::split() {
   std::string workspace = "(ceildiv(tokens, " +
                           std::to_string(schedule.getChunk()) +
                           ") + N) * HV * " + std::to_string(imageBytes);
+  if (auto before = kernel->getAttrOfType<StringAttr>("kdac.workspace"))
+    workspace = before.str() + " + " + workspace;
   for (StringRef role : {"_prepare", "_chain"})
     if (auto function =
             kernel->getParentOfType<ModuleOp>().lookupSymbol<func::FuncOp>(

@@ -58,6 +58,9 @@ Value TileBuilder::mul(Value a, Value b) {
   return arith::MulFOp::create(*this, a, b);
 }
 Value TileBuilder::mul(Value a, double b) { return mul(a, constantLike(a, b)); }
+Value TileBuilder::fma(Value a, Value b, Value c) {
+  return math::FmaOp::create(*this, a, b, c);
+}
 Value TileBuilder::max(Value a, double b) {
   return arith::MaximumFOp::create(*this, a, constantLike(a, b));
 }
@@ -132,6 +135,12 @@ Value TileBuilder::row(Value x, int64_t index) {
   if (type.getRank() == 2)
     result = tileType(type.getShape().drop_front());
   return tile::RowOp::create(*this, result, x, index);
+}
+
+Value TileBuilder::window(Value x, int64_t first, int64_t rows) {
+  auto type = cast<RankedTensorType>(x.getType());
+  return tile::WindowOp::create(*this, tileType({rows, type.getDimSize(1)}), x,
+                                first);
 }
 
 Value TileBuilder::sum(Value x, int64_t along) {

@@ -40,6 +40,7 @@ public:
   Value sub(Value a, Value b);
   Value mul(Value a, Value b);
   Value mul(Value a, double b);
+  Value fma(Value a, Value b, Value c); ///< a * b + c, rounded once
   Value max(Value a, double b);
   Value min(Value a, double b);
   Value exp2(Value x);
@@ -60,6 +61,7 @@ public:
   Value colFactor(Value x, Value like);
   Value once(Value x);
   Value row(Value x, int64_t index);
+  Value window(Value x, int64_t first, int64_t rows);
   Value sum(Value x, int64_t along);
   /// x where the row number is below `rows`, else 0.
   Value maskRows(Value x, Value rows);

@@ -33,6 +33,7 @@ private:
   LogicalResult checkLimit(int64_t bytes);
   void number();
   bool isStep() const { return schedule.getForm() == "step"; }
+  bool isRows() const { return schedule.getForm() == "rows"; }
   Home homeOf(Value value);
   Home homeOfElementwise(Operation *op);
   Home homeInStep(Operation *op, Value value);
@@ -149,6 +150,9 @@ Home Placer::homeOf(Value value) {
     return Home::Registers;
   if (isStep())
     return homeInStep(op, value);
+  // Rows go from memory to memory; what several threads need is shared.
+  if (isRows())
+    return isa<tile::OnceOp, tile::ReduceOp>(op) ? Home::Shared : Home::Inline;
   if (isa<tile::LoadOp>(op)) {
     bool inLoop = op->getParentOfType<scf::ForOp>() != nullptr;
     bool copied = inLoop && (rank(value) == 2 || schedule.getStages() > 1);

@@ -321,3 +321,17 @@ func.func @view(%workspace: !tile.ref<i8>) attributes {tile.kernel} {
   tile.store %zero, %part[%z] stride %one valid [%n] align 16 : tensor<16xf32>, !tile.ref<f32>
   return
 }
+
+// What depends on the sizes of the call comes first.
+// CHECK-LABEL: llvm.func @view_after
+// CHECK: %[[SUM:.*]] = arith.addi %{{.*}}, %{{.*}} : i64
+// CHECK: llvm.getelementptr %{{.*}}[%[[SUM]]] : (!llvm.ptr, i64) -> !llvm.ptr, i8
+func.func @view_after(%workspace: !tile.ref<i8>, %bytes: index) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = arith.constant 16 : index
+  %zero = arith.constant dense<0.0> : tensor<16xf32>
+  %part = tile.view %workspace[2048] after %bytes : !tile.ref<i8> -> !tile.ref<f32>
+  tile.store %zero, %part[%z] stride %one valid [%n] align 16 : tensor<16xf32>, !tile.ref<f32>
+  return
+}

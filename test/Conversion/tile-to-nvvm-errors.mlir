@@ -23,3 +23,16 @@ func.func @no_chunk_loop(%out: !tile.ref<f32>, %n: index)
     attributes {tile.kernel, tile.schedule = #w} {
   return
 }
+
+// -----
+
+#s = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
+                    v_tile = 32, warps = 4, stages = 1, operand = bf16, gram = bf16>
+
+func.func @window(%out: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #s} {
+  %x = arith.constant dense<1.0> : tensor<67x32xf32>
+  // expected-error @below {{has a lowering to NVVM in kernels of form rows only}}
+  %0 = tile.window %x[3] : tensor<67x32xf32> -> tensor<64x32xf32>
+  return
+}

@@ -95,3 +95,36 @@ func.func @step(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
   tile.store %ht, %out[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
   return
 }
+
+// -----
+
+// Rows: a tile that is there and whole takes no condition between its loads, and what
+// windows have in common is loaded once: 11 rows for 8. Others are loaded one by one.
+#s = #tile.schedule<target = "sm_90a", form = "rows", chunk = 64, leaf = 1,
+                    v_tile = 128, warps = 8, stages = 1, operand = f32, gram = f32>
+// CHECK-LABEL: llvm.func @rows
+// CHECK-NOT: nvvm.barrier
+// CHECK: arith.cmpi sge
+// CHECK: scf.if
+// CHECK: scf.for
+// CHECK-NOT: scf.if
+// CHECK-COUNT-11: llvm.load %{{.*}} -> vector<4xf32>
+// CHECK-NOT: llvm.load
+// CHECK-COUNT-8: llvm.store
+// CHECK: } else {
+// CHECK: scf.for
+// CHECK: scf.if
+// CHECK: llvm.load
+func.func @rows(%x: !tile.ref<f32>, %o: !tile.ref<f32>, %n: index, %stride: index)
+    attributes {tile.kernel, tile.schedule = #s} {
+  %z = arith.constant 0 : index
+  %c = arith.constant 128 : index
+  %three = arith.constant 3 : index
+  %m = arith.addi %n, %three : index
+  %all = tile.load %x[%z] stride %stride valid [%m, %c] align 16 : !tile.ref<f32> -> tensor<67x128xf32>
+  %a = tile.window %all[0] : tensor<67x128xf32> -> tensor<64x128xf32>
+  %b = tile.window %all[3] : tensor<67x128xf32> -> tensor<64x128xf32>
+  %y = math.fma %a, %b, %a : tensor<64x128xf32>
+  tile.store %y, %o[%z] stride %stride valid [%n, %c] align 16 : tensor<64x128xf32>, !tile.ref<f32>
+  return
+}

@@ -1,7 +1,7 @@
 // One negative per label of dialect/Tile/SPEC.md.
 // RUN: kdac-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{expected form "chunk" or "step", but got "scan"}}
+// expected-error @below {{expected form "chunk", "step" or "rows", but got "scan"}}
 func.func private @schedule_c1() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "scan", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32>}
 
@@ -200,6 +200,22 @@ func.func @row_c1_last(%x: tensor<64x128xf32>) {
 func.func @row_c1_negative(%x: tensor<64x128xf32>) {
   // expected-error @below {{expected a row of the tile, but got row -1 of 'tensor<64x128xf32>'}}
   %0 = tile.row %x[-1] : tensor<64x128xf32> -> tensor<128xf32>
+  return
+}
+
+// -----
+
+func.func @window_c1_columns(%x: tensor<67x128xf32>) {
+  // expected-error @below {{expected tiles with as many columns, but got 'tensor<67x128xf32>' and 'tensor<64x64xf32>'}}
+  %0 = tile.window %x[1] : tensor<67x128xf32> -> tensor<64x64xf32>
+  return
+}
+
+// -----
+
+func.func @window_c2_end(%x: tensor<67x128xf32>) {
+  // expected-error @below {{expected rows of 'tensor<67x128xf32>', but got 64 from row 4 on}}
+  %0 = tile.window %x[4] : tensor<67x128xf32> -> tensor<64x128xf32>
   return
 }
 

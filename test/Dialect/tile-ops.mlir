@@ -120,12 +120,14 @@ func.func @memory(%ref: !tile.ref<bf16>, %i: index) {
 // CHECK: tile.row %{{.*}}[63] : tensor<64x128xf32> -> tensor<128xf32>
 // CHECK: tile.row %{{.*}}[0] : tensor<128xf32> -> f32
 // CHECK: tile.broadcast %{{.*}} along 1 : tensor<128xf32> -> tensor<64x128xf32>
+// CHECK: tile.window %{{.*}}[2] : tensor<64x128xf32> -> tensor<16x128xf32>
 func.func @shape(%x: f32) -> tensor<64x128xf32> {
   %0 = tile.splat %x : f32 -> tensor<64x128xf32>
   %1 = tile.iota 1 : tensor<64x128xindex>
   %2 = tile.row %0[63] : tensor<64x128xf32> -> tensor<128xf32>
   %3 = tile.row %2[0] : tensor<128xf32> -> f32
   %4 = tile.broadcast %2 along 1 : tensor<128xf32> -> tensor<64x128xf32>
+  %5 = tile.window %4[2] : tensor<64x128xf32> -> tensor<16x128xf32>
   return %4 : tensor<64x128xf32>
 }
 

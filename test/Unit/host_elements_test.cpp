@@ -100,6 +100,27 @@ func.func @f(%p: !tile.ref<bf16>, %o: !tile.ref<f32>, %n: index, %s: index, %t: 
       }
 }
 
+/// Rows at several distances, of a tile whose last rows are not valid.
+TEST(Access, Windows) {
+  TileKernel kernel(R"(
+func.func @f(%p: !tile.ref<f32>, %o: !tile.ref<f32>) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %n = arith.constant 16 : index
+  %m = arith.constant 18 : index
+  %x = tile.load %p[%z] stride %n valid [%m, %n] align 16 : !tile.ref<f32> -> tensor<19x16xf32>
+  %a = tile.window %x[1] : tensor<19x16xf32> -> tensor<16x16xf32>
+  %b = tile.window %x[3] : tensor<19x16xf32> -> tensor<16x16xf32>
+  %y = arith.subf %a, %b : tensor<16x16xf32>
+  tile.store %y, %o[%z] stride %n valid [%n, %n] align 16 : tensor<16x16xf32>, !tile.ref<f32>
+  return
+})");
+  ASSERT_TRUE(kernel.ok());
+  Floats x = random(18 * 16, 3), out(16 * 16);
+  kernel.run(1, x, out);
+  for (size_t i = 0; i < out.size(); ++i)
+    EXPECT_EQ(out[i], x[i + 16] - (i < 15 * 16 ? x[i + 48] : 0.0f)) << i;
+}
+
 TEST(Access, AbsentArguments) {
   TileKernel kernel(R"(
 func.func @f(%p: !tile.ref<f32>, %o: !tile.ref<f32>, %absent: !tile.ref<f32>, %offsets: !tile.ref<i32>) attributes {tile.kernel} {
