@@ -77,20 +77,21 @@ Failures joined(Failures a, const Failures &b) {
 }
 
 Comparison judge(const Buffer &actual, const std::vector<double> &expected,
-                 int64_t tokens, double bound) {
+                 int64_t tokens, double bound,
+                 double rowFactor = worstRowFactor) {
   Comparison result = compare(actual, expected, tokens);
-  setBounds(result, bound, actual.layout().width);
+  setBounds(result, bound, actual.layout().width, rowFactor);
   return result;
 }
 
 } // namespace
 
-void setBounds(Comparison &comparison, double bound, int64_t width) {
+void setBounds(Comparison &comparison, double bound, int64_t width,
+               double rowFactor) {
   width = std::max<int64_t>(1, width);
   comparison.bound = bound * smallSampleFactor(comparison.elements,
                                                comparison.elements / width);
-  comparison.rowBound =
-      bound * worstRowFactor * smallSampleFactor(width, width);
+  comparison.rowBound = bound * rowFactor * smallSampleFactor(width, width);
 }
 
 bool CheckResult::passed() const {
@@ -125,8 +126,9 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
   Tolerance tolerance =
       toleranceOf(c.spec().variant,
                   difficultyOf(c.spec().variant, *findRecipe(c.spec().recipe)));
-  result.tensors.push_back(
-      judge(*c.find("out"), expected->out, c.coveredTokens(), tolerance.out));
+  result.tensors.push_back(judge(*c.find("out"), expected->out,
+                                 c.coveredTokens(), tolerance.out,
+                                 tolerance.outRow));
   if (hasPool && c.poolAfter()) {
     WrittenStates states = writtenStates(c, *expected);
     result.tensors.push_back(judge(states.actual, states.expected,

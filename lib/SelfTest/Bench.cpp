@@ -20,8 +20,9 @@ constexpr double minSampleMicroseconds = 200;
 constexpr size_t maxSets = 12;
 constexpr int warmUps = 3;
 
-Status judge(Comparison comparison, double bound, int64_t width) {
-  reference::setBounds(comparison, bound, width);
+Status judge(Comparison comparison, double bound, int64_t width,
+             double rowFactor) {
+  reference::setBounds(comparison, bound, width, rowFactor);
   if (comparison.passed())
     return Status::success();
   return Status(ErrorCode::Corrupt,
@@ -98,8 +99,10 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
   entry.errorState = stateError.relative;
   reference::Tolerance tolerance =
       reference::toleranceOf(v, reference::difficultyOf(v, recipe));
-  Status status = judge(outError, tolerance.out, v.valueDim);
-  return status.ok() ? judge(stateError, tolerance.state, stateSize) : status;
+  Status status = judge(outError, tolerance.out, v.valueDim, tolerance.outRow);
+  return status.ok() ? judge(stateError, tolerance.state, stateSize,
+                             reference::worstRowFactor)
+                     : status;
 }
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,

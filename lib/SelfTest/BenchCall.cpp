@@ -259,9 +259,12 @@ reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
   op.valueDim = v.valueDim;
   op.offsets = boundsOf(shape);
   for (const char *name : {"q", "k", "v"})
-    if (v.conv)
+    if (v.conv) {
+      bool isValue = *name == 'v';
       rows[name] =
-          convolved(v, name, rows, valueHeads, shape.heads, op.offsets);
+          convolved(v, name, rows, isValue ? valueHeads : keyHeads,
+                    isValue ? shape.valueHeads : shape.heads, op.offsets);
+    }
   if (v.norm != OutputNorm::None)
     op.norm = {v.norm, rows["z"], rows["norm_weight"], v.normEps};
   op.q = *v.l2norm ? reference::l2norm(rows["q"], v.keyDim) : rows["q"];

@@ -37,8 +37,9 @@ CheckResult check(Case &c, const Runner &runner,
 std::string toString(const CheckResult &result);
 
 /// Gives a comparison of a tensor with rows of `width` its bounds, from the
-/// tolerance table's `bound` for a whole large tensor.
-void setBounds(Comparison &comparison, double bound, int64_t width);
+/// tolerance table's `bound` for a whole large tensor and its factor for rows.
+void setBounds(Comparison &comparison, double bound, int64_t width,
+               double rowFactor = worstRowFactor);
 
 } // namespace kdac::reference
 

@@ -47,11 +47,28 @@ const std::vector<RoundingRow> &roundingTable();
 /// The first row that matches counts; the last ones match every variant.
 const std::vector<ArithmeticRow> &arithmeticTable();
 
-/// Bounds on relative Frobenius errors of whole tensors: arithmetic and final
-/// rounding are independent and add in squares.
+/// What the chunk form keeps in memory between its launches: convolved q, k and
+/// v before the recurrence, the output before its norm. Errors of out and final
+/// state, in roundings to the dtype. Empty fields match everything.
+struct KeptRow {
+  enum Part { Convolution, Norm } part;
+  std::optional<Difficulty> difficulty;
+  std::optional<Beta> beta;
+  double out;
+  double state;
+  std::string_view why;
+};
+
+/// The first row of a part that matches counts.
+const std::vector<KeptRow> &keptTable();
+
+/// Bounds on relative Frobenius errors of whole tensors: arithmetic, roundings
+/// on the way and the final one are independent and add in squares.
 struct Tolerance {
   double out = 0.0;
   double state = 0.0;
+  /// Factor on `out` for the worst row: see worstRowFactor.
+  double outRow = 0.0;
 };
 
 /// The bounds for a resolved variant of a known target.
@@ -69,6 +86,10 @@ double smallSampleFactor(int64_t elements, int64_t rows);
 /// a state), measured against at least the tensor's mean row: rows differ in
 /// cancellation, but a wrong row among many must not drown in the mean.
 constexpr double worstRowFactor = 4.0;
+
+/// The same for rows that a norm has made equally long after they were rounded:
+/// one that had cancelled to an eighth of the mean row shows its error in full.
+constexpr double normedRowFactor = 8.0 * worstRowFactor;
 
 } // namespace kdac::reference
 
