@@ -114,14 +114,16 @@ int64_t RoleLowering::imageSize() const {
 Value RoleLowering::workspaceImage(Value number) {
   enterChunk(number, cut.getOperation());
   Value image = b.toI64(at.scalars.lookup(cut.getImage()));
+  Value offset = b.mul64(image, b.i64(imageSize()));
+  if (cut.getAfter())
+    offset = b.add(offset, b.toI64(at.scalars.lookup(cut.getAfter())));
   at.scalars = roleScalars;
   Value workspace;
   for (BlockArgument argument : at.kernel.getArguments())
     if (auto ref = dyn_cast<tile::RefType>(argument.getType());
         ref && ref.getElementType().isInteger(8))
       workspace = roleScalars.lookup(argument);
-  return b.add(LLVM::PtrToIntOp::create(b, b.getI64Type(), workspace),
-               b.mul64(image, b.i64(imageSize())));
+  return b.add(LLVM::PtrToIntOp::create(b, b.getI64Type(), workspace), offset);
 }
 
 /// Its address in the ring, i32.

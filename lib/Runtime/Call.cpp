@@ -180,24 +180,25 @@ Status checkPool(const PackVariant &variant, const Reader &reader) {
   return Status::success();
 }
 
-/// A cache's slots must not overlap; without grouped heads one program alone
-/// changes each of its channels.
+/// A cache's slots must not overlap. In the step form the program of a value
+/// head changes the caches of its key head, so that there are as many of both.
 Status checkCaches(const PackVariant &variant, const Reader &reader) {
   const Variant &v = variant.variant;
   if (!v.conv)
     return Status::success();
   int64_t heads = reader.size("H"), valueHeads = reader.size("HV");
-  if (heads != valueHeads)
+  if (v.form == Form::Step && heads != valueHeads)
     return refuse("HV = " + std::to_string(valueHeads) +
                   " value heads with a convolution must be as many as H = " +
-                  std::to_string(heads) + " key heads");
+                  std::to_string(heads) + " key heads in the step form");
   int64_t entries = cacheEntries(v);
   int64_t slots = v.slots ? reader.size("pool") : reader.size("N");
   for (const char *name : {"q_cache", "k_cache", "v_cache"}) {
     int64_t pitch = reader.size(std::string(name) + "_pitch");
+    bool isValue = *name == 'v';
     StatusOr<int64_t> slot =
-        evaluateSize("H * D * E", {{"H", heads},
-                                   {"D", *name == 'v' ? v.valueDim : v.keyDim},
+        evaluateSize("H * D * E", {{"H", isValue ? valueHeads : heads},
+                                   {"D", isValue ? v.valueDim : v.keyDim},
                                    {"E", entries}});
     if (!slot.ok() ||
         !evaluateSize("S * P * 8", {{"S", slots}, {"P", pitch}}).ok())
@@ -267,8 +268,10 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
 
 namespace {
 
+/// With `schedule`, see gridOf, the size that picks it is 1.
 StatusOr<int64_t> evaluate(const std::string &text, const PackVariant &packed,
-                           const Reader &reader, int64_t multiprocessors) {
+                           const Reader &reader, int64_t multiprocessors,
+                           const std::string *schedule = nullptr) {
   int64_t sequences = reader.size("N"), length = reader.size("T");
   StatusOr<int64_t> tokens =
       evaluateSize(reader.isNull("offsets") ? "N * T" : "T",
@@ -286,6 +289,9 @@ StatusOr<int64_t> evaluate(const std::string &text, const PackVariant &packed,
                            {"sms", multiprocessors}};
   if (Status s = bindSizes(packed.sizes, bindings); !s.ok())
     return s;
+  for (auto &[name, value] : bindings)
+    if (schedule && *schedule == name)
+      value = 1;
   return evaluateSize(text, bindings);
 }
 
@@ -316,7 +322,7 @@ StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv,
     if (!used.ok())
       return used.status();
     if (*used)
-      return evaluate(variant.workspace, variant, reader, 1);
+      return evaluate(variant.workspace, variant, reader, 1, schedule);
   }
   return int64_t(0);
 }

@@ -108,7 +108,8 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
           {"H", shape.heads},
           {"HV", shape.valueHeads},
           {"K", variant.keyDim},
-          {"V", variant.valueDim}};
+          {"V", variant.valueDim},
+          {"checked", 0}};
 }
 
 /// Values of names in the size expressions of a pack.

@@ -41,6 +41,19 @@ void buildAlternatives(func::FuncOp function, const Problem &problem,
   }
 }
 
+/// A kernel before or after the recurrence's, if the function has a schedule
+/// for it.
+void buildBeside(func::FuncOp function, const Problem &problem,
+                 StringRef attribute, StringRef suffix,
+                 llvm::function_ref<void(KernelBuilder &)> build) {
+  auto schedule = function->getAttrOfType<tile::ScheduleAttr>(attribute);
+  if (!schedule)
+    return;
+  KernelBuilder kernel(function, problem, schedule);
+  kernel.function.setName((function.getName() + suffix).str());
+  build(kernel);
+}
+
 LogicalResult lower(func::FuncOp function) {
   auto schedule =
       function->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
@@ -50,12 +63,16 @@ LogicalResult lower(func::FuncOp function) {
   FailureOr<Problem> problem = Problem::match(function);
   if (failed(problem))
     return failure();
+  buildBeside(function, *problem, tile::kConvolutionAttr, "_convolve",
+              buildConvolution);
   KernelBuilder kernel(function, *problem, schedule);
   if (schedule.getForm() == "chunk")
     buildChunkForm(kernel);
   else
     buildStepForm(kernel);
   buildAlternatives(function, *problem, kernel);
+  buildBeside(function, *problem, tile::kOutputNormAttr, "_norm",
+              buildOutputNorm);
   if (problem->recurrence.getSlots())
     buildSlotCheck(kernel);
   function.erase();

@@ -36,6 +36,8 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
   given = args;
   if (part == Part::Images || part == Part::Early || part == Part::Join)
     tile::StartNextOp::create(b);
+  if (schedule.getForm() == "rows")
+    return; // their kernels say what a program is: locateRows
   locateProgram();
   if (part == Part::Join)
     return;
@@ -98,7 +100,7 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   ref("offsets", offsets ? elementType(offsets) : b.getI32Type(), false);
   ref("out", problem.dtype(), true);
   ref("ht", problem.stateType(), false);
-  if (schedule.getForm() == "chunk")
+  if (schedule.getForm() != "step")
     ref("workspace", b.getI8Type(), false);
   SmallVector<StringRef> sizes = {"N", "T", "H", "HV"};
   if (op.getSlots()) {
@@ -150,7 +152,10 @@ void KernelBuilder::locateProgram() {
     width = arith::SelectOp::create(b, isTransfer, b.index(problem.keyDim()),
                                     width);
   columns = b.minI(b.index(valueTile), b.subI(width, firstColumn));
+  locateSequence();
+}
 
+void KernelBuilder::locateSequence() {
   // Offsets live in device memory, where the host cannot check them: clamping
   // to the buffer turns bad ones into wrong results, never into wild accesses.
   auto offset = [&](Value n) -> Value {
@@ -165,6 +170,8 @@ void KernelBuilder::locateProgram() {
   sequenceBegin = begin;
   Value end = b.minI(b.maxI(offset(next), begin), tokenLimit);
   length = b.subI(end, begin);
+  if (schedule.getForm() == "chunk")
+    readConvolved();
   if (part != Part::Whole)
     narrowToSegment();
 }
@@ -175,6 +182,8 @@ Value KernelBuilder::loadRows(StringRef name, Value first, Value offset,
   Value ref = arg(name), stride = arg((name + "_stride").str());
   Type element = cast<tile::RefType>(ref.getType()).getElementType();
   int64_t align = lineAlignment(fullWidth, element);
+  if (Value inside = starts.lookup(name))
+    offset = b.addI(offset, inside);
   Value start = b.addI(b.mulI(first, stride), offset);
   if (rows == 0)
     return tile::LoadOp::create(b, b.tileType({tileWidth}, element), ref, start,
@@ -309,7 +318,7 @@ void KernelBuilder::markCut(Value number) {
   if (!isWhole)
     first = b.addI(first, b.divI(b.subI(begin, sequenceBegin), chunk));
   Value image = b.addI(b.mulI(b.addI(first, number), arg("HV")), valueHead);
-  tile::CutOp::create(b, image);
+  tile::CutOp::create(b, image, imagesAfter);
 }
 
 void KernelBuilder::storeOut(Value out, Value first, Value valid) {
@@ -350,9 +359,9 @@ void KernelBuilder::locateSlots() {
   Value status = load("status", b.index(0), b.index(-1));
   valid =
       arith::CmpIOp::create(b, arith::CmpIPredicate::slt, status, b.index(0));
-  Value live = arith::AndIOp::create(b, valid, isSlot(slot));
-  hasSource = arith::AndIOp::create(b, live, isSlot(source));
-  guardArguments(live);
+  isOwned = arith::AndIOp::create(b, valid, isSlot(slot));
+  hasSource = arith::AndIOp::create(b, isOwned, isSlot(source));
+  guardArguments(isOwned);
 }
 
 /// The argument, absent where `condition` does not hold.
@@ -363,9 +372,15 @@ void KernelBuilder::guard(StringRef name, Value condition) {
 
 /// A skipped sequence reads zeros everywhere, which makes its output zero.
 void KernelBuilder::guardArguments(Value live) {
-  for (StringRef name :
-       {"q", "k", "v", "beta", "a", "b", "z", "q_cache", "k_cache", "v_cache"})
+  SmallVector<StringRef> read = {"q", "k", "v", "beta", "a", "b", "z"};
+  bool isRows = schedule.getForm() == "rows";
+  if (isRows)
+    read.clear(); // there are no rows of a skipped sequence
+  read.append({"q_cache", "k_cache", "v_cache"});
+  for (StringRef name : read)
     guard(name, live);
+  if (isRows)
+    return;
   if (problem.decayRank() > 1)
     guard("g", live);
   guard("h0", hasSource);
@@ -484,13 +499,16 @@ void KernelBuilder::storeSnapshot(Value state, Value token) {
 func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {
   func::FuncOp function = kernel.function;
   OpBuilder builder(function->getContext());
-  builder.setInsertionPoint(function); // launches run in the module's order
+  // Launches run in the module's order.
+  builder.setInsertionPointToStart(
+      function->getParentOfType<ModuleOp>().getBody());
   ImplicitLocOpBuilder b(function.getLoc(), builder);
   auto check = func::FuncOp::create(b, (function.getName() + "_check").str(),
                                     function.getFunctionType());
   check->setAttr(tile::kKernelAttr, b.getUnitAttr());
   check->setAttr("kdac.v_tile", function->getAttr("kdac.v_tile"));
   check->setAttr("kdac.grid", b.getStringAttr("checked"));
+  check->setAttr(tile::kBesideAttr, b.getUnitAttr());
   tile::ScheduleAttr s = kernel.schedule;
   int64_t warps = s.getTarget() == "host" ? 1 : kCheckWarps;
   check->setAttr(tile::kScheduleAttr,

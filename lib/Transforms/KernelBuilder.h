@@ -37,11 +37,23 @@ public:
   mlir::OpBuilder base;
   TileBuilder b;
 
+  /// Channels that one program convolves, and their cache.
+  struct Channels {
+    Value tokens, stride, weight, cache, pitch; ///< arguments
+    Value first, count; ///< of the channels, among `all` of a token
+    Value all;
+    int64_t tileWidth, taps;
+    bool isFull; ///< layout of the cache
+    /// Entries of the cache, and of those in use the first.
+    int64_t entries() const { return isFull ? taps : taps - 1; }
+  };
+
   int64_t keyTile, valueTile;         ///< tile widths: K padded to 16, v_tile
   Value sequence, keyHead, valueHead; ///< of this program instance
   Value begin, length;        ///< first token and number of tokens, index
   Value sequenceBegin;        ///< the same, where the sequence is not cut
   Value firstColumn, columns; ///< of the slice of V, index
+  Value isOwned;              ///< i1 of pools: the sequence is not skipped
 
   Value arg(llvm::StringRef name) const { return args.lookup(name); }
 
@@ -76,11 +88,43 @@ public:
   /// Writes the state after `token` to its snapshot's slot; nothing in kernels
   /// without snapshots.
   void storeSnapshot(Value state, Value token);
+  /// The channels of this program's head in front of every convolved operand.
+  std::vector<Channels> allChannels();
+  /// The inputs at `position` of the sequence, or from before it: entry `entry`
+  /// of the slot it starts from. f32.
+  Value inputAt(const Channels &channels, Value position, Value entry);
+  /// The weights of one tap, oldest input first. f32.
+  Value weightOf(const Channels &channels, int64_t tap);
   /// Reads, then writes, the newest inputs of the convolutions, entry by entry
   /// of each cache: reads first and all at once, since a cache changes in
   /// place.
-  llvm::SmallVector<Value> loadCaches();
-  void storeCaches(llvm::ArrayRef<Value> kept);
+  llvm::SmallVector<Value> loadCaches(llvm::ArrayRef<Channels> channels);
+  void storeCaches(llvm::ArrayRef<Channels> channels,
+                   llvm::ArrayRef<Value> kept);
+  /// Parts of the gated norm: 1 / sqrt(mean + eps) of sums of squares, the
+  /// weights [v_tile], and the activation of the gate's logits.
+  Value inverseMean(Value squares);
+  Value loadNormWeight();
+  Value openGate(Value gate);
+
+  /// Where convolved rows lie in the workspace: one row a token, q, then k,
+  /// then v, each from a multiple of 16 bytes on.
+  struct ConvolvedRows {
+    Value ref, stride;            ///< elements from one token to the next
+    llvm::StringMap<Value> start; ///< of q, k and v in a row
+  };
+  ConvolvedRows convolvedRows();
+  /// Bytes of those rows, as an expression of the call's sizes.
+  std::string convolvedBytes() const;
+
+  /// In a kernel of rows: which of `blocks` blocks of columns this program has,
+  /// and tiles of the schedule's chunk rows in turn: `turn`, `turn + turns`,
+  /// ... Sets the sequence. The grid goes with it, given `blocks` as a factor
+  /// of an expression.
+  struct RowProgram {
+    Value block, turn, turns;
+  };
+  RowProgram locateRows(Value blocks, const std::string &expression);
 
   /// Part::Join: goes through the segments in order and turns what segment s
   /// does to a state into the state after it.
@@ -92,6 +136,8 @@ public:
 private:
   void createFunction(mlir::func::FuncOp source);
   void locateProgram();
+  void locateSequence();
+  void readConvolved();
   void locateSlots();
   void guardArguments(Value live);
   void guard(llvm::StringRef name, Value condition);
@@ -112,10 +158,7 @@ private:
   Value behindImages();
 
   Value isSlot(Value index);
-  struct Channels;
   Channels channelsOf(llvm::StringRef name, const MappedOperand &source);
-  Value inputAt(const Channels &channels, Value position, Value entry);
-  std::vector<Channels> allChannels();
   void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,
@@ -148,11 +191,15 @@ private:
   Value valid;     ///< i1 of pools: a checked launch found no bad index
   llvm::StringMap<Value> args;
   llvm::StringMap<Value> given; ///< args before any guard
-  Value gateRate;               ///< exp(A_log) of the head, kept finite, f32
-  Value gateBias;               ///< dt_bias of the head: [K] or a scalar
+  llvm::StringMap<Value>
+      starts; ///< of rows that begin inside a token, elements
+  Value
+      imagesAfter; ///< bytes of the workspace before a split's images, or null
+  Value gateRate;  ///< exp(A_log) of the head, kept finite, f32
+  Value gateBias;  ///< dt_bias of the head: [K] or a scalar
 };
 
-/// The kernel that checks a pool kernel's indices, beside `kernel`.
+/// The kernel that checks the indices of a pool kernel's calls. It comes first.
 mlir::func::FuncOp buildSlotCheck(const KernelBuilder &kernel);
 
 /// The three kernels of a call whose sequences are cut into segments, which
@@ -164,6 +211,10 @@ std::string buildSegments(mlir::func::FuncOp source, const Problem &problem,
 /// Fill the body of a kernel. dplr-to-tile's two forms.
 void buildChunkForm(KernelBuilder &kernel);
 void buildStepForm(KernelBuilder &kernel);
+
+/// The kernels before and after the chunk form's, of schedules of form rows.
+void buildConvolution(KernelBuilder &kernel);
+void buildOutputNorm(KernelBuilder &kernel);
 
 } // namespace kdac
 

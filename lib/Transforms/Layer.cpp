@@ -1,39 +1,28 @@
-// The parts of a layer around the recurrence, one token at a time: short
-// convolutions with their caches, and the gated norm of the output.
+// The parts of a layer around the recurrence: short convolutions with their
+// caches, one token at a time, and the gated norm of the output.
 #include "KernelBuilder.h"
 
 using namespace mlir;
 
 namespace kdac {
 
-/// The channels of one head that a convolution works on, and its cache.
-struct KernelBuilder::Channels {
-  dplr::ShortConvOp conv;
-  Value tokens, stride, weight, cache, pitch; ///< arguments
-  Value first, all; ///< the head's first channel, and all channels of a token
-  int64_t width, tileWidth, taps;
-
-  bool isFull() { return conv.getLayout() == dplr::CacheLayout::Full; }
-  /// Entries of the cache, and of those in use the first.
-  int64_t entries() { return isFull() ? taps : taps - 1; }
-};
-
 KernelBuilder::Channels KernelBuilder::channelsOf(StringRef name,
                                                   const MappedOperand &source) {
   bool isValue = name == "v";
+  dplr::ShortConvOp conv = source.conv;
   Channels c;
-  c.conv = source.conv;
   c.tokens = arg(name);
   c.stride = arg((name + "_stride").str());
   c.weight = arg((name + "_conv").str());
   c.cache = arg((name + "_cache").str());
   c.pitch = arg((name + "_cache_pitch").str());
-  c.width = isValue ? problem.valueDim() : problem.keyDim();
+  int64_t width = isValue ? problem.valueDim() : problem.keyDim();
   c.tileWidth = isValue ? valueTile : keyTile;
-  c.taps =
-      cast<RankedTensorType>(source.conv.getWeight().getType()).getDimSize(2);
-  c.first = b.mulI(isValue ? valueHead : keyHead, b.index(c.width));
-  c.all = b.mulI(arg(isValue ? "HV" : "H"), b.index(c.width));
+  c.taps = cast<RankedTensorType>(conv.getWeight().getType()).getDimSize(2);
+  c.isFull = conv.getLayout() == dplr::CacheLayout::Full;
+  c.first = b.mulI(isValue ? valueHead : keyHead, b.index(width));
+  c.all = b.mulI(arg(isValue ? "HV" : "H"), b.index(width));
+  c.count = b.index(width);
   return c;
 }
 
@@ -57,9 +46,7 @@ static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
 
 /// The inputs at `position` of the sequence, or from before it: entry `entry`
 /// of the slot it starts from. f32.
-Value KernelBuilder::inputAt(const Channels &channels, Value position,
-                             Value entry) {
-  Channels c = channels;
+Value KernelBuilder::inputAt(const Channels &c, Value position, Value entry) {
   Value isToken =
       arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position, b.index(0));
   Value cache = c.cache;
@@ -69,12 +56,19 @@ Value KernelBuilder::inputAt(const Channels &channels, Value position,
       tile::ChooseOp::create(b, cache.getType(), c.tokens, isToken, cache);
   Value token = b.addI(b.mulI(b.addI(begin, position), c.stride), c.first);
   auto [kept, keptStride] = cacheAddress(b, b.mulI(source, c.pitch), c.first,
-                                         c.all, entry, c.isFull() ? c.taps : 0);
+                                         c.all, entry, c.isFull ? c.taps : 0);
   Value base = arith::SelectOp::create(b, isToken, token, kept);
   Value stride = arith::SelectOp::create(b, isToken, b.index(1), keptStride);
   return b.toF32(tile::LoadOp::create(
       b, b.tileType({c.tileWidth}, elementOf(ref)), ref, base, stride,
-      ValueRange{b.index(c.width)}, bytesOf(ref), false));
+      ValueRange{c.count}, bytesOf(ref), false));
+}
+
+Value KernelBuilder::weightOf(const Channels &c, int64_t tap) {
+  return b.toF32(tile::LoadOp::create(
+      b, b.tileType({c.tileWidth}, elementOf(c.weight)), c.weight,
+      b.addI(b.mulI(c.first, b.index(c.taps)), b.index(tap)), b.index(c.taps),
+      ValueRange{c.count}, bytesOf(c.weight), false));
 }
 
 Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
@@ -88,11 +82,7 @@ Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
     Value position = b.subI(local, b.index(c.taps - 1 - tap));
     // Entries in use are the newest: the last one is position -1.
     Value x = inputAt(c, position, b.addI(position, b.index(c.entries())));
-    Value weight = b.toF32(tile::LoadOp::create(
-        b, b.tileType({c.tileWidth}, elementOf(c.weight)), c.weight,
-        b.addI(b.mulI(c.first, b.index(c.taps)), b.index(tap)), b.index(c.taps),
-        ValueRange{b.index(c.width)}, bytesOf(c.weight), false));
-    Value term = b.mul(x, weight);
+    Value term = b.mul(x, weightOf(c, tap));
     sum = sum ? b.add(sum, term) : term;
   }
   return b.once(b.mul(sum, b.sigmoid(sum)));
@@ -110,9 +100,9 @@ std::vector<KernelBuilder::Channels> KernelBuilder::allChannels() {
 
 /// Entry e takes the input `entries - e` before the sequence's end; where that
 /// was before the sequence, an older entry moves down.
-SmallVector<Value> KernelBuilder::loadCaches() {
+SmallVector<Value> KernelBuilder::loadCaches(ArrayRef<Channels> channels) {
   SmallVector<Value> kept;
-  for (Channels &c : allChannels())
+  for (const Channels &c : channels)
     for (int64_t e = 0; e < c.entries(); ++e) {
       Value position = b.subI(length, b.index(c.entries() - e));
       kept.push_back(b.once(inputAt(c, position, b.addI(length, b.index(e)))));
@@ -120,14 +110,15 @@ SmallVector<Value> KernelBuilder::loadCaches() {
   return kept;
 }
 
-void KernelBuilder::storeCaches(ArrayRef<Value> kept) {
-  for (Channels &c : allChannels())
+void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
+                                ArrayRef<Value> kept) {
+  for (const Channels &c : channels)
     for (int64_t e = 0; e < c.entries(); ++e) {
       auto [base, stride] =
           cacheAddress(b, b.mulI(slot, c.pitch), c.first, c.all, b.index(e),
-                       c.isFull() ? c.taps : 0);
+                       c.isFull ? c.taps : 0);
       tile::StoreOp::create(b, b.round(kept.front(), elementOf(c.cache)),
-                            c.cache, base, stride, ValueRange{b.index(c.width)},
+                            c.cache, base, stride, ValueRange{c.count},
                             bytesOf(c.cache), false);
       kept = kept.drop_front();
     }
@@ -137,19 +128,33 @@ Value KernelBuilder::gated(Value out, Value token) {
   dplr::GatedRmsNormOp norm = problem.norm;
   if (!norm)
     return out;
-  int64_t width = problem.valueDim();
   out = b.once(out);
-  Value mean =
-      b.mul(b.sum(b.mul(out, out), 0), 1.0 / static_cast<double>(width));
-  Value inverse = b.rsqrt(b.add(mean, b.f32(norm.getEps().convertToDouble())));
-  Value weight = tile::LoadOp::create(
-      b, b.tileType({valueTile}), arg("norm_weight"), b.index(0), b.index(1),
-      ValueRange{b.index(width)}, 4, false);
+  Value inverse = inverseMean(b.sum(b.mul(out, out), 0));
+  Value weight = loadNormWeight();
   Value gate = b.toF32(loadValueRows(token, 0, {}, "z"));
-  Value open = b.sigmoid(gate);
-  if (norm.getActivation() == dplr::Activation::Silu)
-    open = b.mul(open, gate);
+  Value open = openGate(gate);
   return b.mul(b.mul(b.mul(out, b.splat(inverse, {valueTile})), weight), open);
+}
+
+/// 1 / sqrt(mean + eps) of sums of squares over V.
+Value KernelBuilder::inverseMean(Value squares) {
+  dplr::GatedRmsNormOp norm = problem.norm;
+  Value mean = b.mul(squares, 1.0 / static_cast<double>(problem.valueDim()));
+  Value eps = b.constantLike(mean, norm.getEps().convertToDouble());
+  return b.rsqrt(b.add(mean, eps));
+}
+
+Value KernelBuilder::loadNormWeight() {
+  return tile::LoadOp::create(
+      b, b.tileType({valueTile}), arg("norm_weight"), b.index(0), b.index(1),
+      ValueRange{b.index(problem.valueDim())}, 4, false);
+}
+
+Value KernelBuilder::openGate(Value gate) {
+  dplr::GatedRmsNormOp norm = problem.norm;
+  Value open = b.sigmoid(gate);
+  bool isSilu = norm.getActivation() == dplr::Activation::Silu;
+  return isSilu ? b.mul(open, gate) : open;
 }
 
 } // namespace kdac

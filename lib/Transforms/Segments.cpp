@@ -98,7 +98,7 @@ void KernelBuilder::narrowToSegment() {
   if (part != Part::Images)
     segmentMemory = tile::ViewOp::create(
         b, tile::RefType::get(b.getContext(), b.getF32Type()), arg("workspace"),
-        0);
+        0, imagesAfter);
   if (part == Part::Join)
     return;
   Value tokens = b.mulI(each, chunk);
@@ -160,7 +160,7 @@ Value KernelBuilder::segmentTransfer(Value number) {
 Value KernelBuilder::transferMemory() {
   return tile::ViewOp::create(
       b, tile::RefType::get(b.getContext(), b.getBF16Type()), arg("workspace"),
-      0);
+      0, imagesAfter);
 }
 
 KernelBuilder::StateAccess KernelBuilder::segmentAccess(Value base) {
@@ -333,7 +333,11 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
     f.setName((source.getName() + suffix).str());
     f->setAttr("kdac.grid", b.getStringAttr(grid));
     f->setAttr("kdac.when", b.getStringAttr("segmented"));
-    f->setAttr("kdac.workspace", b.getStringAttr(cut.workspace));
+    // Convolved rows stand before the images, whatever schedule is picked.
+    std::string workspace = cut.workspace;
+    if (problem.q.conv)
+      workspace = kernel.convolvedBytes() + " + segmented * (" + workspace + ")";
+    f->setAttr("kdac.workspace", b.getStringAttr(workspace));
     f->setAttr("kdac.sizes",
                b.getStrArrayAttr(llvm::to_vector_of<StringRef>(cut.sizes)));
   };

@@ -201,6 +201,24 @@ LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
   return success();
 }
 
+/// The kernels beside a chunk form's: enough rows of a tile that what a
+/// program makes before it costs little.
+void chooseBeside(func::FuncOp function, const Problem &problem,
+                  const Target &target) {
+  bool host = target.kind == TargetKind::Host;
+  MLIRContext *context = function.getContext();
+  Type f32 = Float32Type::get(context);
+  auto rows = [&](int64_t count, int64_t columns) {
+    return tile::ScheduleAttr::get(context, target.name, "rows", count, 1,
+                                   columns, host ? 1 : 8, 1, f32, f32, "fused");
+  };
+  if (problem.q.conv)
+    function->setAttr(tile::kConvolutionAttr, rows(128, 128));
+  if (problem.norm)
+    function->setAttr(tile::kOutputNormAttr,
+                      rows(64, llvm::alignTo(problem.valueDim(), 16)));
+}
+
 struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
   using DplrSelectSchedulePassBase::DplrSelectSchedulePassBase;
 
@@ -232,12 +250,8 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     }
     if (!host && failed(checkGpuDims(function, *problem, row.name)))
       return failure();
-    bool wholeHeads = problem->needsWholeHeads();
-    if (isChunk && wholeHeads) {
-      problem->recurrence.emitOpError()
-          << "has no chunk form with a convolution or norm yet; use form step";
-      return failure();
-    }
+    // The chunk form has kernels of their own for them.
+    bool wholeHeads = !isChunk && problem->needsWholeHeads();
     // A whole state in the registers of one block, beside what its parts need.
     int64_t elements = problem->keyDim() * problem->valueDim();
     int64_t room = problem->q.conv ? 16384 : 32768;
@@ -312,6 +326,8 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       if (failed(schedule))
         return signalPassFailure();
       function->setAttr(tile::kScheduleAttr, *schedule);
+      if (schedule->getForm() == "chunk")
+        chooseBeside(function, *Problem::match(function), *row);
       // Half as wide, twice as many programs, where those fit the GPU at once.
       tile::ScheduleAttr s = *schedule;
       if (s.getRoles() == "warps" && vTile == 0 && segments != 1)

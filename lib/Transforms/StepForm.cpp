@@ -90,7 +90,8 @@ Value StepForm::body(Value number, Value state) {
 void StepForm::build() {
   Value initial = kernel.loadState();
   kernel.prefetchState();
-  SmallVector<Value> kept = kernel.loadCaches();
+  std::vector<KernelBuilder::Channels> channels = kernel.allChannels();
+  SmallVector<Value> kept = kernel.loadCaches(channels);
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
   {
@@ -100,7 +101,7 @@ void StepForm::build() {
     scf::YieldOp::create(b, next);
   }
   kernel.storeState(loop.getResult(0));
-  kernel.storeCaches(kept);
+  kernel.storeCaches(channels, kept);
   kernel.finish();
 }
 

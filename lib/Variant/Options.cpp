@@ -145,7 +145,7 @@ const std::vector<VariantOption> &variantOptions() {
        [](Variant &v, std::string_view t) {
          return store(v.snapshots, parseBool(t), "snapshots", t, switches);
        }},
-      {"conv", convs, "step form: width of a convolution before q, k and v",
+      {"conv", convs, "width of a convolution before q, k and v",
        [](Variant &v, std::string_view t) {
          return store(v.conv, parseNumber<int64_t>(t), "conv", t, convs);
        }},
@@ -154,7 +154,7 @@ const std::vector<VariantOption> &variantOptions() {
          return store(v.cacheLayout, parseCacheLayout(t), "cache-layout", t,
                       caches);
        }},
-      {"norm", norms, "step form: gate of an RMS norm of the output",
+      {"norm", norms, "gate of an RMS norm of the output",
        [](Variant &v, std::string_view t) {
          return store(v.norm, parseOutputNorm(t), "norm", t, norms);
        }},

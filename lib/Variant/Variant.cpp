@@ -110,10 +110,6 @@ std::optional<std::string> checkLayer(const Variant &v) {
   if (v.conv != 0 && (v.conv < 2 || v.conv > 4))
     return "conv = " + std::to_string(v.conv) +
            " is not supported; use 0 for none, or a width of 2 to 4";
-  bool hasParts = v.conv || v.norm != OutputNorm::None;
-  if (hasParts && v.form != Form::Step)
-    return "a convolution or output norm is not supported in form chunk; use "
-           "form step";
   if (v.conv && v.snapshots)
     return "snapshots are not supported with a convolution, whose cache they "
            "lack; use conv 0";

@@ -78,12 +78,6 @@ TEST(Manifest, DecodeVariantsThatCannotExist) {
   EXPECT_EQ(refusal([](Variant &v) { v.conv = 5; }),
             "conv = 5 is not supported; use 0 for none, or a width of 2 to 4");
   EXPECT_EQ(refusal([](Variant &v) {
-              v.form = Form::Chunk;
-              v.norm = OutputNorm::Silu;
-            }),
-            "a convolution or output norm is not supported in form chunk; use "
-            "form step");
-  EXPECT_EQ(refusal([](Variant &v) {
               v.conv = 4;
               v.slots = DType::I32;
               v.snapshots = true;

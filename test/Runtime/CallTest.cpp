@@ -115,8 +115,10 @@ TEST(CheckPool, WithoutSlotsThePoolHoldsAllSequences) {
 }
 
 /// A call of a variant with a convolution of 4 taps, 2 sequences and 2 heads.
-std::string convRefusal(int64_t valueHeads, int64_t pitch) {
+std::string convRefusal(int64_t valueHeads, int64_t pitch,
+                        Form form = Form::Step) {
   Variant v = fixture::linear("host");
+  v.form = form;
   v.conv = 4;
   EXPECT_EQ(resolve(v), std::nullopt);
   Launch launch;
@@ -152,7 +154,11 @@ TEST(CheckCaches, BelongToOneProgramAChannelAndDoNotOverlap) {
   EXPECT_EQ(
       convRefusal(4, 2 * 32 * 4),
       "HV = 4 value heads with a convolution must be as many as H = 2 key "
-      "heads");
+      "heads in the step form");
+  EXPECT_EQ(convRefusal(4, 4 * 32 * 4, Form::Chunk), "");
+  EXPECT_EQ(convRefusal(4, 4 * 32 * 4 - 1, Form::Chunk),
+            "argument v_cache_pitch = 511 is less than the 512 elements of a "
+            "slot");
   EXPECT_EQ(convRefusal(2, 2 * 32 * 4 - 1),
             "argument q_cache_pitch = 255 is less than the 256 elements of a "
             "slot");

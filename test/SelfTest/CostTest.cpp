@@ -40,6 +40,17 @@ TEST(Cost, KdaChunk) {
   EXPECT_EQ(estimated(v, "chunk:8:1024:96").limiter.substr(0, 6), "memory");
 }
 
+/// Pool variants have a launch that only checked calls make, layers some that
+/// stand beside the recurrence's.
+TEST(Cost, LaunchesOfLayersAndPools) {
+  PackVariant v = variantOf([](Variant &x) { x.slots = DType::I32; });
+  Launch check, rows;
+  check.grid = "checked";
+  rows.grid = "N * HV * 40";
+  v.launches.insert(v.launches.begin(), {check, rows});
+  EXPECT_EQ(estimated(v, "chunk:1:8192:96").instances, 96);
+}
+
 TEST(Cost, BytesAreEveryTensorOnce) {
   PackVariant v = variantOf([](Variant &x) {
     x.recurrence = "delta";

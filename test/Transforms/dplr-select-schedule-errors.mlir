@@ -56,20 +56,6 @@ func.func @normalised_values(%q: tensor<?x?x64xbf16>, %s: f32)
 
 // -----
 
-func.func @layer_chunk(%q: tensor<?x?x64xbf16>, %w: tensor<64xf32>, %s: f32)
-    attributes {dplr.form = #dplr.form<chunk>} {
-  // expected-error @below {{has no chunk form with a convolution or norm yet; use form step}}
-  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)
-      v(%q : tensor<?x?x64xbf16>) scale(%s)
-      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
-      -> tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
-  %y = dplr.gated_rmsnorm <silu> %o gate(%q) weight(%w : tensor<64xf32>) eps 1.0e-5
-      : tensor<?x?x64xbf16>, tensor<?x?x64xbf16>
-  return
-}
-
-// -----
-
 func.func @layer_size(%q: tensor<?x?x256xbf16>, %w: tensor<256xf32>, %s: f32)
     attributes {dplr.form = #dplr.form<step>} {
   // expected-error @below {{with its convolution or norm expected a state of at most 32768 elements on sm_90a, but got 65536}}

@@ -50,11 +50,11 @@ struct Variant {
   /// Step form with slots: the state after each token goes to a slot of its
   /// own.
   bool snapshots = false;
-  /// Step form: width of a causal convolution with SiLU in front of q, k and v,
-  /// 2 to 4; 0: none.
+  /// Width of a causal convolution with SiLU in front of q, k and v, 2 to 4; 0:
+  /// none.
   int64_t conv = 0;
   CacheLayout cacheLayout = CacheLayout::Full;
-  /// Step form: RMS norm of the output per head, times a gate.
+  /// RMS norm of the output per head, times a gate.
   OutputNorm norm = OutputNorm::None;
   double normEps = 1e-5; ///< on the mean of squares
   Precision precision = Precision::Default;
