@@ -177,7 +177,8 @@ def Dplr_ShortConvOp : Dplr_Op<"short_conv", [AttrSizedOperandSegments,
     `y_t = silu(sum_i w_i x_{t - W + 1 + i})` per channel, i = 0 .. W - 1, within
     each sequence; `w_{W-1}` multiplies the present token. Before a sequence's
     first token stand the inputs kept in its slot of the cache, zeros where
-    `sources[n]` is no slot. Afterwards slot `slots[n]` holds the newest inputs.
+    `sources[n]` is no slot. Afterwards slot `slots[n]` holds the newest inputs, or
+    with snapshots slot `snapshots[t]` those after token t.
 
     | layout  | cache                      | entries, oldest first |
     |---------|----------------------------|-----------------------|
@@ -195,13 +196,15 @@ def Dplr_ShortConvOp : Dplr_Op<"short_conv", [AttrSizedOperandSegments,
   }];
   let arguments = (ins Dplr_CacheLayoutAttr:$layout, Dplr_Seq3:$input,
     Dplr_Seq3:$weight, Dplr_Cache:$cache, Optional<Dplr_Offsets>:$slots,
-    Optional<Dplr_Offsets>:$sources, Optional<Dplr_Offsets>:$offsets);
+    Optional<Dplr_Offsets>:$sources, Optional<Dplr_Offsets>:$snapshots,
+    Optional<Dplr_Offsets>:$offsets);
   let results = (outs Dplr_Seq3:$result, Dplr_Cache:$after);
   let assemblyFormat = [{
     $layout $input `weight` `(` $weight `:` type($weight) `)`
     `cache` `(` $cache `:` type($cache) `)`
     (`slots` `(` $slots^ `:` type($slots) `)`)?
     (`sources` `(` $sources^ `:` type($sources) `)`)?
+    (`snapshots` `(` $snapshots^ `:` type($snapshots) `)`)?
     (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
     attr-dict `:` type($input)
   }];

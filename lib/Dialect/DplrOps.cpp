@@ -105,8 +105,9 @@ LogicalResult ShortConvOp::verify() {
                             "got "
                          << getCache().getType();
   // short_conv C5
-  if (getSources() && !getSlots())
-    return emitOpError() << "expected sources of a cache only with slots";
+  if ((getSources() || getSnapshots()) && !getSlots())
+    return emitOpError()
+           << "expected sources and snapshots of a cache only with slots";
   return success();
 }
 

@@ -44,12 +44,36 @@ Rows convolved(const Case &c, const std::string &name, int64_t width) {
   return shortConv(std::move(conv));
 }
 
+/// What a slot holds after the run: the inputs of a sequence up to a token.
+struct Owner {
+  int64_t sequence = -1, end = 0;
+};
+
+/// By slot; -1: nobody changes it.
+std::vector<Owner> ownersOf(const Case &c, int64_t slots) {
+  std::vector<Owner> owners(static_cast<size_t>(slots));
+  bool stopped = c.find("status") && expectedStatus(c) >= 0;
+  for (int64_t n = 0; n < c.sequences() && !stopped; ++n) {
+    if (!isOwned(c, n, c.slots()))
+      continue;
+    int64_t end = c.offsets()[n + 1];
+    if (c.snapshots().empty())
+      owners[slotOf(c, n, c.slots())] = {n, end};
+    else
+      for (int64_t t = c.offsets()[n]; t < end; ++t)
+        if (c.isSlot(c.snapshots()[t]))
+          owners[c.snapshots()[t]] = {n, t + 1};
+  }
+  return owners;
+}
+
 /// The bits of one entry as they should be after the run.
 double expectedEntry(const Case &c, const Buffer &input, const Buffer &before,
-                     int64_t sequence, int64_t channel, int64_t entry) {
+                     Owner owner, int64_t channel, int64_t entry) {
   const Variant &v = c.spec().variant;
   int64_t width = input.layout().width, entries = cacheEntries(v);
-  int64_t begin = c.offsets()[sequence], end = c.offsets()[sequence + 1];
+  int64_t sequence = owner.sequence, end = owner.end;
+  int64_t begin = c.offsets()[sequence];
   int64_t token = end - entries + entry;
   if (token >= begin)
     return input.get(token, channel / width, channel % width);
@@ -65,18 +89,15 @@ std::string checkCache(const Case &c, const std::string &name) {
   const Buffer &before = *c.cacheBefore(name + "_cache");
   const Variant &v = c.spec().variant;
   int64_t channels = input.layout().rowElements();
-  std::vector<int64_t> owner(static_cast<size_t>(after.layout().tokens), -1);
-  bool stopped = c.find("status") && expectedStatus(c) >= 0;
-  for (int64_t n = 0; n < c.sequences() && !stopped; ++n)
-    if (isOwned(c, n, c.slots()))
-      owner[slotOf(c, n, c.slots())] = n;
+  std::vector<Owner> owners = ownersOf(c, after.layout().tokens);
   for (int64_t slot = 0; slot < after.layout().tokens; ++slot)
     for (int64_t channel = 0; channel < channels; ++channel)
       for (int64_t e = 0; e < cacheEntries(v); ++e) {
         int64_t at = cacheIndex(v, channels, channel, e);
-        double want = owner[slot] < 0 ? before.get(slot, 0, at)
-                                      : expectedEntry(c, input, before,
-                                                      owner[slot], channel, e);
+        double want =
+            owners[slot].sequence < 0
+                ? before.get(slot, 0, at)
+                : expectedEntry(c, input, before, owners[slot], channel, e);
         if (after.get(slot, 0, at) != want)
           return name + "_cache has " + std::to_string(after.get(slot, 0, at)) +
                  " in slot " + std::to_string(slot) + " channel " +

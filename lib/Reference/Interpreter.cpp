@@ -270,10 +270,10 @@ LogicalResult Interpreter::visit(dplr::ShortConvOp op) {
   for (size_t i = 0; element && i < after.size(); ++i)
     after[i] = element(static_cast<int64_t>(i));
   std::vector<double> row(static_cast<size_t>(width));
-  for (int64_t n = 0; n < count; ++n)
-    for (int64_t head = 0; isSlot(owned[n]) && head < heads; ++head)
+  // The newest inputs of the first `length` tokens of sequence n.
+  auto put = [&](int64_t slot, int64_t n, int64_t length) {
+    for (int64_t head = 0; isSlot(slot) && head < heads; ++head)
       for (int64_t e = 0; e < entries; ++e) {
-        int64_t length = conv.offsets[n + 1] - conv.offsets[n];
         int64_t position = length - entries + e;
         std::fill(row.begin(), row.end(), 0.0);
         if (position >= 0)
@@ -281,8 +281,18 @@ LogicalResult Interpreter::visit(dplr::ShortConvOp op) {
         else
           conv.before(n, head, -position, row.data());
         for (int64_t c = 0; c < width; ++c)
-          after[place(owned[n], head, c, e)] = row[c];
+          after[place(slot, head, c, e)] = row[c];
       }
+  };
+  std::vector<int64_t> snapshots = indices(op.getSnapshots());
+  for (int64_t n = 0; n < count; ++n) {
+    int64_t length = conv.offsets[n + 1] - conv.offsets[n];
+    if (snapshots.empty())
+      put(owned[n], n, length);
+    for (int64_t t = 0; !snapshots.empty() && isSlot(owned[n]) && t < length;
+         ++t)
+      put(snapshots[conv.offsets[n] + t], n, t + 1);
+  }
   keep(op.getAfter(), std::move(after), cacheShape);
   Tensor tensor;
   tensor.shape = shape;

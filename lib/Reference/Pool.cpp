@@ -160,6 +160,10 @@ void Case::choosePool() {
   poolCount =
       n + (spec.hasSources ? n : 0) + (keeps ? bufferTokens : 0) + spareSlots;
   std::vector<int64_t> order = shuffled(poolCount, spec.seed);
+  // What is drawn does not meet what is given.
+  for (const auto *given : {&spec.slots, &spec.sources, &spec.snapshots})
+    for (int64_t index : *given)
+      order.erase(std::remove(order.begin(), order.end(), index), order.end());
   auto next = order.begin();
   auto choose = [&](const std::vector<int64_t> &given, int64_t count) {
     if (!given.empty())

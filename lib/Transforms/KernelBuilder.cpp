@@ -475,14 +475,18 @@ void KernelBuilder::storeState(Value state, Value ref, Value slot) {
 void KernelBuilder::storeState(Value state) {
   if (part == Part::Early)
     return storeEarly(state);
-  Value ref = arg("ht");
-  if (Value snapshots = arg("snapshots")) {
-    Value given = tile::PresentOp::create(b, snapshots);
-    Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-    Value absent = arith::XOrIOp::create(b, given, yes);
-    ref = tile::GuardOp::create(b, ref.getType(), ref, absent);
-  }
-  storeState(state, ref, slot);
+  storeState(state, unlessSnapshots(arg("ht")), slot);
+}
+
+/// `ref` where a call has no snapshots.
+Value KernelBuilder::unlessSnapshots(Value ref) {
+  Value snapshots = arg("snapshots");
+  if (!snapshots)
+    return ref;
+  Value given = tile::PresentOp::create(b, snapshots);
+  Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+  Value absent = arith::XOrIOp::create(b, given, yes);
+  return tile::GuardOp::create(b, ref.getType(), ref, absent);
 }
 
 void KernelBuilder::storeSnapshot(Value state, Value token) {

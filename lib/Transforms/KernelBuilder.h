@@ -101,6 +101,9 @@ public:
   llvm::SmallVector<Value> loadCaches(llvm::ArrayRef<Channels> channels);
   void storeCaches(llvm::ArrayRef<Channels> channels,
                    llvm::ArrayRef<Value> kept);
+  /// Writes the newest inputs after every token to its snapshot's slot; nothing
+  /// in kernels without snapshots.
+  void storeCacheSnapshots(llvm::ArrayRef<Channels> channels);
   /// Parts of the gated norm: 1 / sqrt(mean + eps) of sums of squares, the
   /// weights [v_tile], and the activation of the gate's logits.
   Value inverseMean(Value squares);
@@ -174,6 +177,12 @@ private:
     bool transposed;
   };
   StateAccess segmentAccess(Value base);
+  /// Of the first `count` tokens, and to a slot.
+  llvm::SmallVector<Value> loadCaches(llvm::ArrayRef<Channels> channels,
+                                      Value count);
+  void storeCaches(llvm::ArrayRef<Channels> channels,
+                   llvm::ArrayRef<Value> kept, Value slot);
+  Value unlessSnapshots(Value ref);
   StateAccess stateAccess(Value slot);
   void storeState(Value state, Value ref, Value slot);
 

@@ -100,18 +100,56 @@ std::vector<KernelBuilder::Channels> KernelBuilder::allChannels() {
 
 /// Entry e takes the input `entries - e` before the sequence's end; where that
 /// was before the sequence, an older entry moves down.
-SmallVector<Value> KernelBuilder::loadCaches(ArrayRef<Channels> channels) {
+SmallVector<Value> KernelBuilder::loadCaches(ArrayRef<Channels> channels,
+                                             Value count) {
   SmallVector<Value> kept;
   for (const Channels &c : channels)
     for (int64_t e = 0; e < c.entries(); ++e) {
-      Value position = b.subI(length, b.index(c.entries() - e));
-      kept.push_back(b.once(inputAt(c, position, b.addI(length, b.index(e)))));
+      Value position = b.subI(count, b.index(c.entries() - e));
+      kept.push_back(b.once(inputAt(c, position, b.addI(count, b.index(e)))));
     }
   return kept;
 }
 
+SmallVector<Value> KernelBuilder::loadCaches(ArrayRef<Channels> channels) {
+  return loadCaches(channels, length);
+}
+
 void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
                                 ArrayRef<Value> kept) {
+  std::vector<Channels> changed(channels);
+  for (Channels &c : changed)
+    c.cache = unlessSnapshots(c.cache);
+  storeCaches(changed, kept, slot);
+}
+
+/// After all tokens, since their convolutions read the slot that the sequence
+/// starts from, which may be given as a snapshot's: that one comes last.
+void KernelBuilder::storeCacheSnapshots(ArrayRef<Channels> channels) {
+  Value snapshots = arg("snapshots");
+  if (!snapshots || channels.empty())
+    return;
+  Value given = tile::PresentOp::create(b, snapshots);
+  Value count = arith::SelectOp::create(b, given, length, b.index(0));
+  for (auto predicate : {arith::CmpIPredicate::ne, arith::CmpIPredicate::eq}) {
+    auto loop = scf::ForOp::create(b, b.index(0), count, b.index(1));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value number = loop.getInductionVar();
+    Value index = tile::LoadScalarOp::create(
+        b, b.getIndexType(), snapshots, b.addI(begin, number), b.index(-1));
+    Value isNow = arith::CmpIOp::create(b, predicate, index, source);
+    isNow = arith::AndIOp::create(b, isNow, isSlot(index));
+    SmallVector<Value> kept = loadCaches(channels, b.addI(number, b.index(1)));
+    std::vector<Channels> changed(channels);
+    for (Channels &c : changed)
+      c.cache = tile::GuardOp::create(b, c.cache.getType(), c.cache, isNow);
+    storeCaches(changed, kept, index);
+  }
+}
+
+void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
+                                ArrayRef<Value> kept, Value slot) {
   for (const Channels &c : channels)
     for (int64_t e = 0; e < c.entries(); ++e) {
       auto [base, stride] =

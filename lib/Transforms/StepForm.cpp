@@ -101,6 +101,7 @@ void StepForm::build() {
     scf::YieldOp::create(b, next);
   }
   kernel.storeState(loop.getResult(0));
+  kernel.storeCacheSnapshots(channels);
   kernel.storeCaches(channels, kept);
   kernel.finish();
 }

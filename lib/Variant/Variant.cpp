@@ -110,9 +110,6 @@ std::optional<std::string> checkLayer(const Variant &v) {
   if (v.conv != 0 && (v.conv < 2 || v.conv > 4))
     return "conv = " + std::to_string(v.conv) +
            " is not supported; use 0 for none, or a width of 2 to 4";
-  if (v.conv && v.snapshots)
-    return "snapshots are not supported with a convolution, whose cache they "
-           "lack; use conv 0";
   if (!(v.normEps > 0 && v.normEps < 1))
     return "norm eps " + std::to_string(v.normEps) +
            " is not supported; use a number between 0 and 1";

@@ -259,7 +259,7 @@ func.func @short_conv_c4(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: ten
 // -----
 
 func.func @short_conv_c5(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: tensor<?x?x64x4xf32>, %i: tensor<?xi32>) {
-  // expected-error @below {{expected sources of a cache only with slots}}
+  // expected-error @below {{expected sources and snapshots of a cache only with slots}}
   %y, %a = dplr.short_conv <full> %x weight(%w : tensor<?x64x4xf32>)
       cache(%c : tensor<?x?x64x4xf32>) sources(%i : tensor<?xi32>) : tensor<?x?x64xf32>
   return

@@ -180,6 +180,14 @@ TEST(Interpreter, ConvolvesAndKeepsInputs) {
         cache(%c : tensor<?x2x?x1xf32>) slots(%slots : tensor<?xi32>)
         : tensor<?x1x1xf32>
       return %y, %after : tensor<?x1x1xf32>, tensor<?x2x?x1xf32>
+    }
+    func.func @snapshots(%x: tensor<?x1x1xf32>, %w: tensor<?x1x3xf32>,
+        %c: tensor<?x2x?x1xf32>, %slots: tensor<?xi32>, %to: tensor<?xi32>)
+        -> tensor<?x2x?x1xf32> {
+      %y, %after = dplr.short_conv <history> %x weight(%w : tensor<?x1x3xf32>)
+        cache(%c : tensor<?x2x?x1xf32>) slots(%slots : tensor<?xi32>)
+        snapshots(%to : tensor<?xi32>) : tensor<?x1x1xf32>
+      return %after : tensor<?x2x?x1xf32>
     })",
                                             &context);
   ASSERT_TRUE(module);
@@ -193,6 +201,16 @@ TEST(Interpreter, ConvolvesAndKeepsInputs) {
   ASSERT_TRUE(succeeded(got));
   EXPECT_DOUBLE_EQ((*got)[0].data[0], silu(0.25 * 4 + 0.5 * 8 + 1));
   EXPECT_EQ((*got)[1].data, (std::vector<double>{4, 8, 1, 7, 7, 7}));
+  // Slot 1 after token 0, slot 0, where the sequence started, after token 1.
+  int32_t own[] = {0}, to[] = {1, 0};
+  got = interpretDplr(module->lookupSymbol<func::FuncOp>("snapshots"),
+                      {{x, {2, 1, 1}},
+                       {w, {1, 1, 3}},
+                       {history, {2, 2, 1, 1}},
+                       {own, {1}},
+                       {to, {2}}});
+  ASSERT_TRUE(succeeded(got));
+  EXPECT_EQ((*got)[0].data, (std::vector<double>{1, 2, 8, 1}));
   int32_t one[] = {1};
   got = interpretDplr(
       module->lookupSymbol<func::FuncOp>("history"),

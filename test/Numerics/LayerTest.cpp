@@ -40,7 +40,13 @@ std::vector<Variant> variants() {
   Variant head = layerVariant(3, full, OutputNorm::Sigmoid);
   head.recurrence = "gated_delta";
   head.normEps = 1e-6;
+  Variant snapshots = layerVariant(4, full, OutputNorm::Sigmoid);
+  snapshots.snapshots = true;
+  Variant snapshotsHistory = layerVariant(3, history, OutputNorm::None);
+  snapshotsHistory.snapshots = true;
   std::vector<Variant> all = {
+      snapshots,
+      snapshotsHistory,
       layerVariant(4, full, OutputNorm::Sigmoid),
       layerVariant(4, history, OutputNorm::None),
       layerVariant(0, full, OutputNorm::Silu),
@@ -123,6 +129,49 @@ TEST_P(LayerTest, BadIndicesChangeNoCache) {
   spec.slots = {1, 300000, -8, 0, 2};
   spec.checked = false;
   expectCorrect(spec);
+}
+
+// The slot that a sequence starts from may be one of its snapshots', whichever.
+TEST_P(LayerTest, SnapshotsOverTheSource) {
+  if (!variant.snapshots)
+    return;
+  for (size_t over = 0; over < 5; ++over) {
+    CaseSpec spec = specOf(variant, 5);
+    spec.sequences = 1;
+    spec.slots = {2};
+    spec.snapshots = {4, 0, -1, 3, 5};
+    spec.snapshots[over] = 2;
+    expectCorrect(spec);
+  }
+  CaseSpec spec = specOf(variant, 5);
+  spec.hasSnapshots = false;
+  expectCorrect(spec);
+}
+
+// Going on from a snapshot of any token equals never having gone further.
+TEST_P(LayerTest, SnapshotsAreWhereTheSequenceWas) {
+  if (!variant.snapshots)
+    return;
+  CaseSpec spec = specOf(variant, 4);
+  spec.sequences = 1;
+  spec.slots = {1};
+  spec.snapshots = {2, 3, 4, 5};
+  Case drafts = makeCase(spec);
+  ASSERT_FALSE(hostVariant(variant).run(drafts));
+  for (int64_t accepted = 1; accepted <= 4; ++accepted) {
+    CaseSpec plain = spec;
+    plain.tokens = accepted;
+    plain.hasSnapshots = false;
+    plain.snapshots.clear();
+    Case c = makeCase(plain);
+    ASSERT_FALSE(hostVariant(variant).run(c));
+    for (const char *name : {"q_cache", "k_cache", "v_cache"}) {
+      const Buffer &kept = *drafts.find(name), &went = *c.find(name);
+      for (int64_t i = 0; i < kept.layout().width; ++i)
+        ASSERT_EQ(kept.get(1 + accepted, 0, i), went.get(1, 0, i))
+            << name << " after " << accepted << " tokens, element " << i;
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Layer, LayerTest,

@@ -77,13 +77,6 @@ TEST(Manifest, DecodeVariantsThatCannotExist) {
             "snapshots are not supported in form chunk; use form step");
   EXPECT_EQ(refusal([](Variant &v) { v.conv = 5; }),
             "conv = 5 is not supported; use 0 for none, or a width of 2 to 4");
-  EXPECT_EQ(refusal([](Variant &v) {
-              v.conv = 4;
-              v.slots = DType::I32;
-              v.snapshots = true;
-            }),
-            "snapshots are not supported with a convolution, whose cache they "
-            "lack; use conv 0");
   EXPECT_EQ(refusal([](Variant &v) { v.normEps = 0; }),
             "norm eps 0.000000 is not supported; use a number between 0 and 1");
 }
