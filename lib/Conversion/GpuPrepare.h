@@ -47,6 +47,7 @@ private:
   //----------------------===//
   void sumNorms();
   void rememberNorms();
+  void finishNorms();
   Values decays(Value input, double scale);
   Values sumDecays(llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> words);
   Value triangle(int64_t unit);
@@ -130,7 +131,8 @@ private:
   Value buffer;               ///< bytes to this chunk's image
   Value own; ///< of the present slice, bytes to this warp's rows
   Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
-  Values normRows;               ///< of every norm: rows quad and quad + 8
+  Values normRows; ///< of every norm: rows quad and quad + 8
+  bool normsFinished = false; ///< they are the factors of rows
   Value barrier;
   tile::PrepareScratch layout; ///< of the scratch
 };

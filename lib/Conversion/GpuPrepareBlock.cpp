@@ -13,6 +13,14 @@ static constexpr int64_t kSumUnit = 0x0c00; ///< 2^-12 in f16
 //===-- Before the pair meets
 //----------------------------------------------===//
 
+/// The value that `norm` is only there for: what its rows are multiplied by.
+static Value rowFactorOf(tile::ReduceOp norm) {
+  Value value = norm.getResult();
+  while (value.hasOneUse() && !isa<tile::BroadcastOp>(*value.user_begin()))
+    value = (*value.user_begin())->getResult(0);
+  return value;
+}
+
 /// Sums over the rows that norms are made of, for rows quad and quad + 8.
 void ChunkPreparer::sumNorms() {
   Values sums(2 * parts.norms.size(), b.f32(0));
@@ -28,6 +36,23 @@ void ChunkPreparer::sumNorms() {
   for (Value &sum : sums)
     sum = b.sumLanes(sum, {1, 2});
   normRows = sums;
+  normsFinished = false;
+  if (!isBounded())
+    finishNorms();
+}
+
+/// Several loops use the factors that norms become, not the norms.
+void ChunkPreparer::finishNorms() {
+  rememberNorms();
+  Values factors;
+  for (tile::ReduceOp norm : parts.norms)
+    for (int64_t half : {0, 1}) {
+      Group group;
+      group.col = rowPairs(half).row;
+      factors.push_back(at.evaluate(rowFactorOf(norm), group)[0]);
+    }
+  normRows = factors;
+  normsFinished = true;
 }
 
 /// The slice of `input` times `scale` as fragments of pairs of tokens.
@@ -70,7 +95,8 @@ void ChunkPreparer::rememberNorms() {
     for (int64_t half : {0, 1}) {
       Group group;
       group.col = rowPairs(half).row;
-      at.remember(norm.getResult(), group, {normRows[2 * i + half]});
+      Value known = normsFinished ? rowFactorOf(norm) : norm.getResult();
+      at.remember(known, group, {normRows[2 * i + half]});
     }
 }
 
