@@ -171,7 +171,9 @@ void Chain::writeOutput(Value number) {
 //-----------------------------------------------------------===//
 
 /// Products on the way to the next state first, then those of the output; one
-/// that only begins the sum of another stands right before it.
+/// that only begins the sum of another stands right before it. Without an erase
+/// nothing on that way reads the state, whose operands must be there before its
+/// sums: the output's come first.
 SmallVector<tile::DotOp> Chain::inOrder() {
   Block *body = roles.chunkLoop.getBody();
   SmallVector<tile::DotOp> all;
@@ -189,6 +191,8 @@ SmallVector<tile::DotOp> Chain::inOrder() {
   SmallVector<tile::DotOp> first, rest;
   for (tile::DotOp dot : all)
     (onPath.contains(dot) ? first : rest).push_back(dot);
+  if (!roles.parts.inverse)
+    std::swap(first, rest);
   llvm::append_range(first, rest);
   return first;
 }
@@ -271,9 +275,19 @@ void Chain::lowerChunk(Value number) {
   b.waitBarrier(roles.preparedImage(number),
                 roles.parityOf(number, roles.imageStages()));
   SmallVector<tile::DotOp> dots = inOrder();
+  if (!roles.parts.inverse) {
+    // No product is in flight while the state's registers are read.
+    readValues(number);
+    for (tile::DotOp dot : dots)
+      (void)words(dot.getB());
+    for (tile::DotOp dot : dots)
+      if (Value start = dot.getAcc();
+          start && !start.getDefiningOp<tile::DotOp>())
+        (void)elements(start);
+  }
   for (auto [i, dot] : llvm::enumerate(dots)) {
     lowerDot(dot, number);
-    if (i == 0)
+    if (i == 0 && roles.parts.inverse)
       readValues(number);
   }
   wait();

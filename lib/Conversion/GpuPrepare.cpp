@@ -71,7 +71,7 @@ Group ChunkPreparer::tokenPairs(int64_t part) const {
 /// are tileRow, or ownRows of this warp's block. All [C, K] tiles are alike.
 Value ChunkPreparer::sliceAt(Value slice, Value rows) const {
   Value offset = b.bitXor(rows, b.shiftLeft(b.bitAnd(slice, 3), 5));
-  int64_t pitch = at.place(parts.keys).getPitch();
+  int64_t pitch = at.place(parts.queries).getPitch();
   offset = b.add(offset, b.mul(b.shiftRight(slice, 2), pitch));
   return b.add(buffer, offset);
 }
@@ -267,13 +267,17 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
   Values sums(16, b.f32(0)); // keys, then queries: columns 0-7 and 8-15
   roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
     Value first = sliceAt(slice, tileRow);
-    Values keys = fragment(parts.keys, first, false, 16);
+    Values keys;
+    if (parts.inverse)
+      keys = fragment(parts.keys, first, false, 16);
     Values queries = fragment(parts.queries, first, false, 16);
     Values right =
         fragment(parts.decay ? parts.remaining : parts.keys, first, false);
     auto all = MutableArrayRef<Value>(sums);
-    multiply(all.slice(0, 4), keys, right[0], right[2], bf16());
-    multiply(all.slice(4, 4), keys, right[1], right[3], bf16());
+    if (parts.inverse) {
+      multiply(all.slice(0, 4), keys, right[0], right[2], bf16());
+      multiply(all.slice(4, 4), keys, right[1], right[3], bf16());
+    }
     multiply(all.slice(8, 4), queries, right[0], right[2], bf16());
     multiply(all.slice(12, 4), queries, right[1], right[3], bf16());
     if (!parts.decay)
@@ -281,7 +285,8 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
     Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
     for (int64_t part = 0; part < 4; ++part) {
       if (!hasChannels()) {
-        keys[part] = timesOther(keys[part]);
+        if (parts.inverse)
+          keys[part] = timesOther(keys[part]);
         queries[part] = timesOther(queries[part]);
         continue;
       }
@@ -289,7 +294,8 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
       keys[part] = b.mulPairs(keys[part], pair, bf16());
       queries[part] = b.mulPairs(queries[part], pair, bf16());
     }
-    putFragment(parts.keys, first, keys, 16);
+    if (parts.inverse)
+      putFragment(parts.keys, first, keys, 16);
     putFragment(parts.queries, first, queries, 16);
   });
   tile::PlaceAttr place = at.place(parts.attention);
@@ -308,6 +314,8 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
              {pairOf(8, bf16(), {}), pairOf(10, bf16(), {}),
               pairOf(12, bf16(), {}), pairOf(14, bf16(), {})},
              false, panel + 2048);
+  if (!parts.inverse)
+    return {};
   Value atRow = rowStrength(16), at8 = rowStrength(24);
   return {pairOf(0, f16(), atRow), pairOf(2, f16(), at8),
           pairOf(4, f16(), atRow), pairOf(6, f16(), at8)};
@@ -343,7 +351,8 @@ void ChunkPreparer::lowerInverse(const Values &lower) {
 
 void ChunkPreparer::firstBlock() {
   tables(true);
-  invertDiagonal();
+  if (parts.inverse)
+    invertDiagonal();
   b.namedBarrier(barrier, kPairThreads);
   if (parts.decay)
     scaleRemaining();
@@ -353,7 +362,8 @@ void ChunkPreparer::secondBlock() {
   tables(false);
   Values lower = scaleLower();
   b.namedBarrier(barrier, kPairThreads);
-  lowerInverse(lower);
+  if (parts.inverse)
+    lowerInverse(lower);
 }
 
 //===-- The role
@@ -400,7 +410,8 @@ void ChunkPreparer::chunk(Value &number, Values &vectors) {
   Values sums = diagonal();
   if (!isBounded())
     unpark(number, vectors);
-  storeDiagonal(sums, evaluateRow(parts.strengths, vectors));
+  storeDiagonal(sums, parts.inverse ? evaluateRow(parts.strengths, vectors)
+                                    : Value());
   roles.readScalars();
   vectors = vectorsOf(b.add(number, tile::preparePairs(at.schedule)));
   b.namedBarrier(barrier, kPairThreads);

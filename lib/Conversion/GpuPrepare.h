@@ -55,6 +55,7 @@ private:
   void storeTotals(Value slice, llvm::ArrayRef<Value> exponents);
   void oneAnchor(llvm::ArrayRef<Value> exponents, Values &sums);
   void storeDiagonal(const Values &sums, Value strength);
+  void storeSystem(const Values &sums, Value strength);
 
   //===-- The same without a bound (GpuPrepareUnbounded.cpp)
   //---------------===//
@@ -131,8 +132,8 @@ private:
   Value buffer;               ///< bytes to this chunk's image
   Value own; ///< of the present slice, bytes to this warp's rows
   Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
-  Values normRows; ///< of every norm: rows quad and quad + 8
-  bool normsFinished = false; ///< they are the factors of rows
+  Values normRows;               ///< of every norm: rows quad and quad + 8
+  bool normsFinished = false;    ///< they are the factors of rows
   Value barrier;
   tile::PrepareScratch layout; ///< of the scratch
 };

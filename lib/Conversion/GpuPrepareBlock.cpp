@@ -23,6 +23,8 @@ static Value rowFactorOf(tile::ReduceOp norm) {
 
 /// Sums over the rows that norms are made of, for rows quad and quad + 8.
 void ChunkPreparer::sumNorms() {
+  if (parts.norms.empty())
+    return;
   Values sums(2 * parts.norms.size(), b.f32(0));
   roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
     enterSlice(slice);
@@ -168,23 +170,8 @@ void ChunkPreparer::oneAnchor(ArrayRef<Value> exponents, Values &sums) {
 /// The diagonal blocks: of the system in f32 to the scratch, of the attention
 /// to the image.
 void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
-  Value atRow = b.shuffle(strength, quad);
-  Value at8 = b.shuffle(strength, b.add(quad, 8));
-  roles.branch(b.less(at.lane, b.i32(16)), [&] {
-    Value row = b.add(b.mul(block, 16), at.lane);
-    b.store({strength}, scratchAt(layout.strengths, b.mul(row, 4)),
-            b.getF32Type(), 4);
-  });
-  Value to = b.add(b.mul(block, layout.diagonalBytes),
-                   b.add(b.mul(quad, 64), b.mul(inQuad, 8)));
-  auto put = [&](Value x, Value y, Value factor, int64_t bytes) {
-    b.store({b.mulF(x, factor), b.mulF(y, factor)},
-            scratchAt(layout.diagonal, to, bytes), b.getF32Type(), 8);
-  };
-  put(sums[0], sums[1], atRow, 0);
-  put(sums[2], sums[3], at8, 512);
-  put(sums[8], sums[9], at8, 512 + 32);
-
+  if (strength)
+    storeSystem(sums, strength);
   Value column = b.mul(inQuad, 2), beyond = b.add(quad, 1);
   Value first = b.less(column, beyond);
   Value second = b.less(b.add(column, 1), beyond);
@@ -201,6 +188,26 @@ void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
              {masked(sums[4], sums[5]), word(sums[6], sums[7], bf16()),
               b.i32(0), masked(sums[10], sums[11])},
              false, panel);
+}
+
+/// The block of the system times its write strengths.
+void ChunkPreparer::storeSystem(const Values &sums, Value strength) {
+  Value atRow = b.shuffle(strength, quad);
+  Value at8 = b.shuffle(strength, b.add(quad, 8));
+  roles.branch(b.less(at.lane, b.i32(16)), [&] {
+    Value row = b.add(b.mul(block, 16), at.lane);
+    b.store({strength}, scratchAt(layout.strengths, b.mul(row, 4)),
+            b.getF32Type(), 4);
+  });
+  Value to = b.add(b.mul(block, layout.diagonalBytes),
+                   b.add(b.mul(quad, 64), b.mul(inQuad, 8)));
+  auto put = [&](Value x, Value y, Value factor, int64_t bytes) {
+    b.store({b.mulF(x, factor), b.mulF(y, factor)},
+            scratchAt(layout.diagonal, to, bytes), b.getF32Type(), 8);
+  };
+  put(sums[0], sums[1], atRow, 0);
+  put(sums[2], sums[3], at8, 512);
+  put(sums[8], sums[9], at8, 512 + 32);
 }
 
 } // namespace kdac

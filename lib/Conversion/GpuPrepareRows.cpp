@@ -52,13 +52,15 @@ void ChunkPreparer::rowSlice(Value slice, Values &sums) {
     queries.push_back(scaled(q, rowStart[part % 2]));
   }
   auto all = MutableArrayRef<Value>(sums);
-  multiply(all.slice(0, 4), key, key[0], key[2], bf16());
+  if (parts.inverse)
+    multiply(all.slice(0, 4), key, key[0], key[2], bf16());
   multiply(all.slice(4, 4), query, key[0], key[2], bf16());
   Values lower = {key[1], query[1], key[3], query[3]};
   multiply(all.slice(8, 4), lower, key[1], key[3], bf16());
   if (parts.decay)
     putFragment(parts.remaining, own, remaining);
-  putFragment(parts.keys, own, parts.decay ? keys : key);
+  if (parts.keys)
+    putFragment(parts.keys, own, parts.decay ? keys : key);
   putFragment(parts.queries, own, parts.decay ? queries : query);
 }
 

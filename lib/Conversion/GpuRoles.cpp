@@ -61,13 +61,14 @@ LogicalResult RoleLowering::match() {
   }
   Value output = this->output ? this->output.getValue() : Value();
   llvm::erase(images, output);
-  bool complete =
-      state && values && output && parts.inverse && !parts.vectorLoads.empty();
-  if (!complete)
+  if (!state || !values || !output)
     return refuse();
-  Value system = besideBroadcast(parts.inverse.getInput(), 0, parts.strengths);
-  if (!system || !matchGram(system, /*strict=*/true))
-    return refuse();
+  if (parts.inverse) {
+    Value system =
+        besideBroadcast(parts.inverse.getInput(), 0, parts.strengths);
+    if (!system || !matchGram(system, /*strict=*/true))
+      return refuse();
+  }
   // Squares say what the other parts are made of.
   for (bool squares : {true, false})
     for (Value image : images) {
@@ -77,10 +78,11 @@ LogicalResult RoleLowering::match() {
         return failure();
     }
   bool hasDecays = parts.remaining && parts.total;
-  if (!parts.keys || !parts.queries || !parts.system || !parts.attention ||
-      hasDecays != static_cast<bool>(parts.decay))
-    return refuse();
-  return success();
+  bool erases = parts.keys && parts.system;
+  bool isComplete = parts.queries && parts.attention &&
+                    (hasDecays || (!parts.decay && parts.keys)) &&
+                    (erases || !parts.inverse);
+  return isComplete ? success() : refuse();
 }
 
 //===-- Spelling
@@ -367,9 +369,11 @@ void RoleLowering::readScalars() {
 /// The system and the attention are lower triangular, and only their lower
 /// blocks are ever written.
 void RoleLowering::zeroAboveDiagonal() {
-  tile::PlaceAttr place = at.place(parts.system);
+  tile::PlaceAttr place = at.place(parts.attention);
   int64_t first = place.getOffset() & ~int64_t(1023);
-  int64_t words = tile::kRoleBlock * 128 / 16; // of one image, 16 bytes each
+  // Of one image, 16 bytes each; without a system its half of all rows as well.
+  int64_t rows = parts.inverse ? tile::kRoleBlock : chunkRows();
+  int64_t words = rows * 128 / 16;
   auto type = VectorType::get({4}, b.getI32Type());
   Value zero = LLVM::ZeroOp::create(b, type);
   for (int64_t stage = 0; stage < place.getStages(); ++stage)

@@ -155,14 +155,21 @@ const char *refuseWarps(const Problem &problem, const Target &target,
   if (!target.hasWarpgroupProducts)
     return "the target has no warpgroup products";
   dplr::RecurrenceOp op = problem.recurrence;
-  if (!op.getDelta() || !problem.beta)
-    return "they need an erase and a write strength";
-  if (!problem.keysNormalised() ||
-      !isa_and_nonnull<dplr::L2NormOp>(problem.q.map))
-    return "they need q and k normalised in the kernel";
+  bool hasChannels = problem.decayRank() == 3;
+  if (op.getDelta() != static_cast<bool>(problem.beta))
+    return "they need an erase and a write strength, or neither";
+  if (problem.decayRank() == 1)
+    return "they need a log-decay of every token, or none";
+  if (!problem.decay && !op.getDelta())
+    return "they need an erase or a decay";
+  if (hasChannels && !op.getDelta())
+    return "they need an erase beside a log-decay for every channel";
+  bool isNormalised = problem.keysNormalised() &&
+                      isa_and_nonnull<dplr::L2NormOp>(problem.q.map);
+  if ((hasChannels || !problem.decay) && !isNormalised)
+    return "they need q and k normalised in the kernel, or one decay per head";
   if (!problem.dtype().isBF16() || !operand.isBF16())
     return "they need bf16 inputs and product operands";
-  bool hasChannels = problem.decayRank() == 3;
   if (hasChannels &&
       getElementTypeOrSelf(problem.decay.source).getIntOrFloatBitWidth() != 16)
     return "they need 16-bit gate logits";

@@ -1,8 +1,8 @@
 // RUN: kdac-opt %s --split-input-file --verify-diagnostics --dplr-select-schedule="target=sm_90a roles=warps"
 
 // roles-warps-errors.test has the other reasons.
-func.func @no_erase(%q: tensor<?x?x64xbf16>, %s: f32) attributes {dplr.form = #dplr.form<chunk>} {
-  // expected-error @below {{cannot have roles warps: they need an erase and a write strength; roles split and fused have no such needs}}
+func.func @neither(%q: tensor<?x?x64xbf16>, %s: f32) attributes {dplr.form = #dplr.form<chunk>} {
+  // expected-error @below {{cannot have roles warps: they need an erase or a decay; roles split and fused have no such needs}}
   %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)
       v(%q : tensor<?x?x64xbf16>) scale(%s)
       {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
