@@ -221,7 +221,11 @@ def show(options):
     return 0
 
 
-# The comparison table: KDA's chunk form at K = V = 128 in bf16, f32 state.
+# The comparison table: chunk forms at K = V = 128 in bf16, f32 state.
+TABLE_KERNELS = {"KDA bounded": "kda.chunk.k128v128.bf16.f32vk.bounded.sm_90a",
+                 "KDA softplus": "kda.chunk.k128v128.bf16.f32vk.softplus.sm_90a",
+                 "Gated DeltaNet": "gated_delta.chunk.k128v128.bf16.f32vk."
+                                   "softplus.sm_90a"}
 TABLE_SHAPES = ["chunk:1:8192:96", "chunk:1:8192:64", "chunk:1:8192:32",
                 "chunk:1:8192:12", "chunk:8:1024:96",
                 "chunk:6:1300+547+2048+963+271+3063:96", "chunk:1:512:64",
@@ -231,36 +235,34 @@ TABLE_END = "<!-- end of table -->"
 DOC = os.path.join(os.path.dirname(__file__), "..", "docs", "PERFORMANCE.md")
 
 
-def is_tabled(line, gate):
-    case = line["case"]
-    return (line["us"] and case["inputs"].startswith("random periodic")
-            and line["variant"] ==
-            f"kda.chunk.k128v128.bf16.f32vk.{gate}.sm_90a")
+def is_tabled(line, variant):
+    return (line["us"] and line["variant"] == variant
+            and line["case"]["inputs"].startswith("random periodic"))
 
 
 def table_rows(lines):
-    """For every shape and gate the newest time, with the newest peer's."""
+    """For every kernel and shape the newest time, with the newest peer's."""
     rows = []
-    for gate in ("bounded", "softplus"):
-        timed = sorted((line for line in lines if is_tabled(line, gate)),
+    for kernel, variant in TABLE_KERNELS.items():
+        timed = sorted((line for line in lines if is_tabled(line, variant)),
                        key=lambda line: line["date"])
         for shape in TABLE_SHAPES:
             same = [line for line in timed if shape_of(line["case"]) == shape]
             if not same:
                 continue
             peers = [line["peer"] for line in same if "peer" in line]
-            rows.append((gate, shape, same[-1], peers[-1] if peers else None))
+            rows.append((kernel, shape, same[-1], peers[-1] if peers else None))
     return rows
 
 
 def table_text(lines):
-    text = ["| gate | shape | floor | kdac | of the floor | peer | peer / kdac |",
+    text = ["| kernel | shape | floor | kdac | of the floor | peer | peer / kdac |",
             "|---|---|---|---|---|---|---|"]
-    for gate, shape, line, peer in table_rows(lines):
+    for kernel, shape, line, peer in table_rows(lines):
         us, floor = line["us"], line["floor_us"]
         beside = (f"{peer['us']:.0f} ({peer['name']}) | {peer['us'] / us:.1f}"
                   if peer else "- | -")
-        text.append(f"| {gate} | `{shape}` | {floor:.0f} \u00b5s | **{us:.0f}** | "
+        text.append(f"| {kernel} | `{shape}` | {floor:.0f} \u00b5s | **{us:.0f}** | "
                     f"{100 * floor / us:.0f} % | {beside} |")
     return "\n".join(text)
 

@@ -179,7 +179,7 @@ class LedgerTest(unittest.TestCase):
         code, text = self.run_tool("table")
         self.assertEqual(code, 0)
         self.assertEqual(text.splitlines()[2:], [
-            "| bounded | `chunk:1:512:64` | 100 \u00b5s | **200** | 50 % | "
+            "| KDA bounded | `chunk:1:512:64` | 100 \u00b5s | **200** | 50 % | "
             "600 (fla) | 3.0 |"])
 
     def test_table_is_written_and_compared_in_a_document(self):
