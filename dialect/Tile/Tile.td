@@ -81,7 +81,8 @@ def Tile_Home : I32EnumAttr<"Home", "where a tile value lives", [
     I32EnumAttrCase<"Inline", 0, "inline">,
     I32EnumAttrCase<"Registers", 1, "registers">,
     I32EnumAttrCase<"Shared", 2, "shared">,
-    I32EnumAttrCase<"Panels", 3, "panels">]> {
+    I32EnumAttrCase<"Panels", 3, "panels">,
+    I32EnumAttrCase<"Staged", 4, "staged">]> {
   let cppNamespace = "::kdac::tile";
   let genSpecializedAttr = 0;
 }
@@ -95,7 +96,9 @@ def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
     `pitch` elements apart, in `stages` buffers one after the other that the
     iterations of a loop take in turn. `panels`: in shared memory as wgmma reads
     it, panels of 64 columns of a 16-bit type `pitch` bytes apart, each with rows
-    of 128 bytes whose 16-byte unit u of row r stands at u xor (r mod 8). Buffers
+    of 128 bytes whose 16-byte unit u of row r stands at u xor (r mod 8). `staged`:
+    on its way to registers, each thread's elements in pieces of 16 bytes from byte
+    `offset` on, a piece of every thread in turn. Buffers
     of a ring are `stride` bytes apart where that is not 0.
   }];
   let parameters = (ins EnumParameter<Tile_Home>:$home,

@@ -105,6 +105,7 @@ void GpuLowering::storeShared(Value value, const Group &group,
 struct GpuLowering::Access {
   Value ref, base, stride; ///< pointer, i64, i64
   bool transposed, isVector;
+  bool isDense; ///< elements of a line are consecutive
   Type element;
 };
 
@@ -115,6 +116,7 @@ GpuLowering::Access GpuLowering::accessOf(Op op, RankedTensorType type) {
           b.toI64(scalars.lookup(op.getStride())),
           op.getTransposed(),
           type.getRank() == 1,
+          type.getRank() == 2 || getConstantIntValue(op.getStride()) == 1,
           type.getElementType()};
 }
 
@@ -155,7 +157,16 @@ Value GpuLowering::validity(Value ref, ValueRange valid,
                             ArrayRef<int64_t> shape, const Group &group) {
   if (knownWhole)
     return {};
-  Value condition = b.isPresent(ref);
+  return inside(b.isPresent(ref), valid, shape, group);
+}
+
+Value GpuLowering::validityOf(Value ref, ValueRange valid,
+                              ArrayRef<int64_t> shape, const Group &group) {
+  return inside(presence(ref), valid, shape, group);
+}
+
+Value GpuLowering::inside(Value condition, ValueRange valid,
+                          ArrayRef<int64_t> shape, const Group &group) {
   auto within = [&](Coord first, int64_t width, Value limit, int64_t size) {
     if (isWhole(limit, size))
       return;
@@ -173,11 +184,8 @@ Value GpuLowering::validity(Value ref, ValueRange valid,
 }
 
 /// True if a group's elements are consecutive in memory.
-static bool isContiguous(bool isVector, bool transposed, Value stride,
-                         const Group &group) {
-  if (isVector)
-    return getConstantIntValue(stride) == 1;
-  return group.along == (transposed ? 0 : 1);
+bool GpuLowering::isContiguous(const Access &at, const Group &group) {
+  return at.isVector ? at.isDense : group.along == (at.transposed ? 0 : 1);
 }
 
 GpuLowering::Values GpuLowering::loadPresent(tile::LoadOp op,
@@ -185,7 +193,7 @@ GpuLowering::Values GpuLowering::loadPresent(tile::LoadOp op,
                                              const Group &group,
                                              bool invariant) {
   int64_t bytes = bytesOf(access.element);
-  if (isContiguous(access.isVector, access.transposed, op.getStride(), group)) {
+  if (isContiguous(access, group)) {
     int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
     return b.load(globalPointer(access, group, 0), access.element, group.width,
                   align, invariant);
@@ -203,13 +211,72 @@ GpuLowering::Values GpuLowering::loadPresent(tile::LoadOp op,
                      /*invariant=*/false);
 }
 
+/// Without a branch: in the step form all of a token's loads are in flight
+/// together.
+GpuLowering::Values GpuLowering::loadIf(const Access &access, int64_t align,
+                                        const Group &group, Value condition,
+                                        bool invariant) {
+  int64_t bytes = bytesOf(access.element);
+  if (isContiguous(access, group))
+    return b.loadIf(condition, globalPointer(access, group, 0), access.element,
+                    group.width, std::min(align, group.width * bytes),
+                    invariant);
+  Values elements;
+  for (int64_t i = 0; i < group.width; ++i)
+    elements.append(b.loadIf(condition, globalPointer(access, group, i),
+                             access.element, 1, bytes, invariant));
+  return elements;
+}
+
+/// A choice between two arguments is a load from each, under opposite
+/// predicates: no pointer, base or stride is a select's.
+GpuLowering::Values GpuLowering::loadIf(tile::LoadOp op, const Group &group,
+                                        bool invariant) {
+  RankedTensorType type = op.getResult().getType();
+  Access access = accessOf(op, type);
+  auto choice = op.getRef().getDefiningOp<tile::ChooseOp>();
+  if (!choice)
+    return loadIf(
+        access, op.getAlign(), group,
+        validityOf(op.getRef(), op.getValid(), type.getShape(), group),
+        invariant);
+  Value first = scalars.lookup(choice.getCondition());
+  Value second = arith::XOrIOp::create(
+      b, first, arith::ConstantOp::create(b, b.getBoolAttr(true)));
+  auto loadFrom = [&](Value ref, bool isFirst, Value when) {
+    auto pick = [&](Value value) {
+      auto select = value.getDefiningOp<arith::SelectOp>();
+      if (!select || select.getCondition() != choice.getCondition())
+        return value;
+      return isFirst ? select.getTrueValue() : select.getFalseValue();
+    };
+    Access at = access;
+    at.ref = scalars.lookup(ref);
+    at.base = b.toI64(scalars.lookup(pick(op.getBase())));
+    Value stride = pick(op.getStride());
+    at.stride = b.toI64(scalars.lookup(stride));
+    at.isDense |= getConstantIntValue(stride) == 1;
+    Value valid = validityOf(ref, op.getValid(), type.getShape(), group);
+    return loadIf(at, op.getAlign(), group,
+                  arith::AndIOp::create(b, when, valid), invariant);
+  };
+  Values a = loadFrom(choice.getRef(), true, first);
+  Values c = loadFrom(choice.getOtherwise(), false, second);
+  for (auto [x, y] : llvm::zip(a, c))
+    x = arith::SelectOp::create(b, first, x, y);
+  return a;
+}
+
 GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op,
                                             const Group &group) {
   RankedTensorType type = op.getResult().getType();
-  Access access = accessOf(op, type);
   // What a kernel reads inside its loop it never writes; the state it may.
   bool invariant = op->getParentOfType<scf::ForOp>() && !isWritten(op.getRef());
-  Value condition = validity(access.ref, op.getValid(), type.getShape(), group);
+  if (schedule.getForm() == "step")
+    return loadIf(op, group, invariant);
+  Access access = accessOf(op, type);
+  Value condition =
+      validityOf(op.getRef(), op.getValid(), type.getShape(), group);
   if (!condition)
     return loadPresent(op, access, group, invariant);
   SmallVector<Type> types(group.width, b.getF32Type());
@@ -232,7 +299,8 @@ Value GpuLowering::loadGlobalRaw(tile::LoadOp op, const Group &group,
   Access at = accessOf(op, type);
   int64_t bytes = group.width * bytesOf(at.element);
   auto words = VectorType::get({bytes / 4}, b.getI32Type());
-  Value condition = validity(at.ref, op.getValid(), type.getShape(), group);
+  Value condition =
+      validityOf(op.getRef(), op.getValid(), type.getShape(), group);
   if (guard)
     condition = arith::AndIOp::create(b, condition, guard);
   auto branch = scf::IfOp::create(b, TypeRange{words}, condition, true);
@@ -351,13 +419,18 @@ void GpuLowering::forWholeOrNot(ValueRange tiles, tile::StoreOp store,
   }
 }
 
+void GpuLowering::storeVector(tile::StoreOp op, const Group &group,
+                              const Values &elements) {
+  storeGroups(op, accessOf(op, tileType(op.getValue())), group, {elements}, {});
+}
+
 void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
                               ArrayRef<Group> groups, ArrayRef<Values> elements,
                               Value speaks) {
   int64_t bytes = bytesOf(at.element);
   Value condition =
-      validity(at.ref, op.getValid(), tileType(op.getValue()).getShape(),
-               groups.front());
+      validityOf(op.getRef(), op.getValid(), tileType(op.getValue()).getShape(),
+                 groups.front());
   if (condition && speaks)
     condition = arith::AndIOp::create(b, condition, speaks);
   OpBuilder::InsertionGuard guard(b);
@@ -366,7 +439,7 @@ void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
     b.setInsertionPointToStart(branch.thenBlock());
   }
   for (auto [group, values] : llvm::zip(groups, elements)) {
-    if (isContiguous(at.isVector, at.transposed, op.getStride(), group)) {
+    if (isContiguous(at, group)) {
       int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
       b.store(values, globalPointer(at, group, 0), at.element, align);
       continue;
@@ -376,8 +449,7 @@ void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
   }
 }
 
-/// The kernel arguments that a ref may stand for.
-static void argumentsOf(Value ref, SmallVectorImpl<Value> &arguments) {
+void GpuLowering::argumentsOf(Value ref, SmallVectorImpl<Value> &arguments) {
   if (auto guard = ref.getDefiningOp<tile::GuardOp>())
     return argumentsOf(guard.getRef(), arguments);
   if (auto choice = ref.getDefiningOp<tile::ChooseOp>()) {
@@ -395,6 +467,39 @@ bool GpuLowering::isWritten(Value ref) const {
   return llvm::any_of(read, [&](Value argument) {
     return llvm::is_contained(written, argument);
   });
+}
+
+/// True if the elements of `value` come from `load`.
+static bool isMadeOf(Value value, tile::LoadOp load) {
+  Operation *op = value.getDefiningOp();
+  if (op == load)
+    return true;
+  return op && llvm::any_of(op->getOperands(), [&](Value operand) {
+           return isa<RankedTensorType>(operand.getType()) &&
+                  isMadeOf(operand, load);
+         });
+}
+
+bool GpuLowering::areReadBefore(ArrayRef<tile::StoreOp> stores) const {
+  SmallVector<Value> written;
+  for (tile::StoreOp store : stores)
+    argumentsOf(store.getRef(), written);
+  bool isRead = false;
+  func::FuncOp(kernel).walk<WalkOrder::PreOrder>([&](Operation *op) {
+    if (op == stores.front())
+      return WalkResult::interrupt();
+    SmallVector<Value> read;
+    auto load = dyn_cast<tile::LoadOp>(op);
+    if (load && llvm::none_of(stores, [&](tile::StoreOp store) {
+          return isMadeOf(store.getValue(), load);
+        }))
+      argumentsOf(load.getRef(), read);
+    isRead |= llvm::any_of(read, [&](Value argument) {
+      return llvm::is_contained(written, argument);
+    });
+    return WalkResult::advance();
+  });
+  return isRead;
 }
 
 //===-- Evaluation
@@ -434,9 +539,13 @@ GpuLowering::Values GpuLowering::evaluate(Value value, const Group &group) {
     return found->second;
   if (where == tile::Home::Panels)
     llvm_unreachable("panels are read as fragments, which are remembered");
-  Values result = where == tile::Home::Shared
-                      ? loadShared(value, group)
-                      : evaluateOp(value.getDefiningOp(), group);
+  Values result =
+      where == tile::Home::Shared ? loadShared(value, group)
+      : where == tile::Home::Staged
+          ? b.load(pieceAddress(value.getDefiningOp<tile::LoadOp>(),
+                                group.slot / group.width),
+                   tileType(value).getElementType(), group.width, 16)
+          : evaluateOp(value.getDefiningOp(), group);
   memo[key] = result;
   return result;
 }

@@ -135,6 +135,16 @@ Value GpuEmitter::pack16(Value low, Value high, Type element) {
   return LLVM::BitcastOp::create(*this, getI32Type(), halves);
 }
 
+GpuEmitter::Values GpuEmitter::unpack(ValueRange words, Type element) {
+  if (bytesOf(element) != 2)
+    return Values(words);
+  Values result;
+  for (Value word : words)
+    for (bool high : {false, true})
+      result.push_back(unpack16(word, high, element));
+  return result;
+}
+
 GpuEmitter::Values GpuEmitter::load(Value pointer, Type element, int64_t count,
                                     int64_t align, bool invariant) {
   auto loadAs = [&](Type type) {
@@ -142,7 +152,6 @@ GpuEmitter::Values GpuEmitter::load(Value pointer, Type element, int64_t count,
     op.setInvariant(invariant);
     return op.getResult();
   };
-  Values result;
   bool narrow = bytesOf(element) == 2;
   if (narrow && count == 1) {
     Value bits = loadAs(getI16Type());
@@ -151,23 +160,75 @@ GpuEmitter::Values GpuEmitter::load(Value pointer, Type element, int64_t count,
   }
   int64_t words = narrow ? count / 2 : count;
   Type word = narrow ? Type(getI32Type()) : Type(getF32Type());
-  if (words == 1) {
-    Value value = loadAs(word);
-    if (!narrow)
-      return {value};
-    return {unpack16(value, false, element), unpack16(value, true, element)};
-  }
+  if (words == 1)
+    return unpack(Values{loadAs(word)}, element);
   Value vector = loadAs(VectorType::get({words}, word));
-  for (int64_t i = 0; i < words; ++i) {
-    Value value = LLVM::ExtractElementOp::create(*this, vector, i32(i));
-    if (!narrow) {
-      result.push_back(value);
-      continue;
+  Values result;
+  for (int64_t i = 0; i < words; ++i)
+    result.append(
+        unpack(Values{LLVM::ExtractElementOp::create(*this, vector, i32(i))},
+               element));
+  return result;
+}
+
+GpuEmitter::Values GpuEmitter::loadIf(Value condition, Value pointer,
+                                      Type element, int64_t count,
+                                      int64_t align, bool invariant) {
+  int64_t size = bytesOf(element);
+  std::string space = invariant ? "ld.global.nc" : "ld.global";
+  if (size == 2 && count == 1) {
+    Values bits = assembly("mov.b16 $0, 0; @$2 " + space + ".b16 $0, [$1];",
+                           "=&h,l,b", getI16Type(), {pointer, condition});
+    Value word = arith::ExtUIOp::create(*this, getI32Type(), bits[0]);
+    return {unpack16(word, false, element)};
+  }
+  Values result;
+  if (size == 2 && align < 4) {
+    for (int64_t i = 0; i < count; ++i)
+      result.append(loadIf(condition, bytes(pointer, {}, i * size), element, 1,
+                           size, invariant));
+    return result;
+  }
+  // Pieces of what the alignment allows, words of 32 bits.
+  int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(16, align) / 4);
+  int64_t words = count * size / 4;
+  bool isPair = size == 2;
+  Type word = isPair ? Type(getI32Type()) : Type(getF32Type());
+  for (int64_t first = 0; first < words; first += pieces) {
+    int64_t n = std::min(pieces, words - first);
+    std::string text, list, constraints;
+    for (int64_t i = 0; i < n; ++i) {
+      std::string name = "$" + std::to_string(i);
+      text += "mov.b32 " + name + ", 0; ";
+      list += (i ? ", " : "") + name;
+      constraints += isPair ? "=&r," : "=&f,";
     }
-    result.push_back(unpack16(value, false, element));
-    result.push_back(unpack16(value, true, element));
+    text += "@$" + std::to_string(n + 1) + " " + space;
+    if (n > 1)
+      list = "{" + list + "}";
+    text += (n > 1 ? ".v" + std::to_string(n) : std::string()) +
+            (isPair ? ".b32 " : ".f32 ") + list + ", [$" + std::to_string(n);
+    text += first ? " + " + std::to_string(first * 4) + "];" : "];";
+    Values loaded = assembly(text, constraints + "l,b",
+                             SmallVector<Type>(static_cast<size_t>(n), word),
+                             {pointer, condition});
+    result.append(unpack(loaded, element));
   }
   return result;
+}
+
+Value GpuEmitter::loadScalarIf(Value condition, Value pointer, Type element,
+                               Value otherwise) {
+  if (!isa<IntegerType>(element)) {
+    Value loaded =
+        loadIf(condition, pointer, element, 1, bytesOf(element), true)[0];
+    return arith::SelectOp::create(*this, condition, loaded, otherwise);
+  }
+  // Into a wider register a load extends the sign.
+  std::string type = element.isInteger(64) ? "s64" : "s32";
+  return assembly("mov.b64 $0, $2; @$3 ld.global." + type + " $0, [$1];",
+                  "=&l,l,l,b", getI64Type(),
+                  {pointer, toI64(otherwise), condition})[0];
 }
 
 void GpuEmitter::store(ValueRange elements, Value pointer, Type element,
@@ -209,6 +270,9 @@ LLVM::LoopAnnotationAttr GpuEmitter::rolled() {
 }
 
 void GpuEmitter::barrier() { NVVM::BarrierOp::create(*this); }
+void GpuEmitter::barrierIf(Value condition) {
+  assembly("@$0 bar.sync 0;", "b,~{memory}", {}, condition);
+}
 
 Value GpuEmitter::sumLanes(Value x, ArrayRef<int64_t> laneMasks) {
   for (int64_t mask : laneMasks) {

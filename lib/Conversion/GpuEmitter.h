@@ -74,11 +74,20 @@ public:
               bool invariant = false);
   void store(mlir::ValueRange elements, Value pointer, mlir::Type element,
              int64_t align);
+  /// The same under a predicate, zeros where it does not hold: a branch would
+  /// keep ptxas from issuing what comes after before this has arrived.
+  Values loadIf(Value condition, Value pointer, mlir::Type element,
+                int64_t count, int64_t align, bool invariant = false);
+  /// One element, an integer extended to 64 bits; `otherwise` where the
+  /// condition does not hold.
+  Value loadScalarIf(Value condition, Value pointer, mlir::Type element,
+                     Value otherwise);
 
   // Threads.
   /// What keeps LLVM and ptxas from unrolling a loop.
   mlir::LLVM::LoopAnnotationAttr rolled();
   void barrier();
+  void barrierIf(Value condition); ///< which all threads agree on
   /// Keeps LLVM from sharing loads across this point, which would hold a whole
   /// tile's elements in registers; no instruction.
   void memoryFence();
@@ -166,6 +175,8 @@ public:
 private:
   // ptxas fuses multiplications and additions only where it is allowed to.
   mlir::arith::FastMathFlags mathFlags = mlir::arith::FastMathFlags::contract;
+  /// The f32 values of words as they are in memory, of 16-bit pairs or f32.
+  Values unpack(mlir::ValueRange words, mlir::Type element);
   Values assembly(llvm::StringRef text, llvm::StringRef constraints,
                   mlir::TypeRange results, mlir::ValueRange operands);
   void tied(llvm::StringRef text, llvm::MutableArrayRef<Value> sums,

@@ -59,6 +59,19 @@ private:
   mlir::LogicalResult lowerBlock(mlir::Block &block);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
   mlir::LogicalResult lowerLoop(mlir::scf::ForOp loop);
+  //===-- Tokens of the step form (GpuTokens.cpp)
+  //----------------------------===//
+  static llvm::SmallVector<mlir::Operation *> headOf(mlir::scf::ForOp loop);
+  mlir::LogicalResult lowerHead(llvm::ArrayRef<mlir::Operation *> head,
+                                mlir::scf::ForOp loop, Value number);
+  mlir::LogicalResult lowerFirstHead(llvm::ArrayRef<mlir::Operation *> head,
+                                     mlir::scf::ForOp loop);
+  mlir::LogicalResult lowerNextHead(llvm::ArrayRef<mlir::Operation *> head,
+                                    mlir::scf::ForOp loop, Value number,
+                                    Values &carried);
+  void lowerAwaitLaunch();
+  void lowerStartNext();
+  void awaitKernelsAhead();
   mlir::IRMapping hideSizes();
   void hideGuards(mlir::IRMapping &before);
   void locateThread(Value threadIndex);
@@ -71,6 +84,8 @@ private:
   void startCopies(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
                    Value number);
   void startCopy(tile::LoadOp op, Value slot);
+  void startStaging(tile::LoadOp op);
+  Value pieceAddress(tile::LoadOp staged, int64_t number);
   /// Vectors that cannot be copied: one element per thread of iteration
   /// `number`, to be stored when it begins.
   Values loadElements(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
@@ -84,22 +99,56 @@ private:
   int64_t stageBytes(Value value) const;
 
   void lowerScalar(mlir::Operation *op);
+  void lowerDivision(mlir::Operation *op);
   void lowerLoadScalar(tile::LoadScalarOp op);
   void lowerGuard(tile::GuardOp op);
+  Value presence(Value ref);
   void lowerChoose(tile::ChooseOp op);
   void lowerPrefetch(tile::PrefetchOp op);
+  void lowerPrefetches();
   void lowerCheckSlots(tile::CheckSlotsOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);
   void columnsToShared(Value vector, Value result);
+  /// The kernel arguments that a ref may stand for.
+  static void argumentsOf(Value ref, llvm::SmallVectorImpl<Value> &arguments);
   /// True if the kernel stores through the argument that `ref` stands for.
   bool isWritten(Value ref) const;
+  /// True if something before `stores`, except what they store, reads through
+  /// the arguments that they write.
+  bool areReadBefore(llvm::ArrayRef<tile::StoreOp> stores) const;
   void copyToShared(tile::LoadOp op);
   void computeToShared(Value result, const Layout &layout,
                        llvm::function_ref<Values(const Group &)> compute);
   /// The registers of a distributed value, group by group.
   Values distribute(Value tile,
                     llvm::function_ref<Values(const Group &)> compute);
+
+  //===-- Batches of the step form (GpuBatches.cpp)
+  //-----------------------------===//
+  /// True if `op` is lowered later, with others of its kind; else the batch
+  /// that must come before it has been.
+  bool joinsBatch(mlir::Operation *op);
+  void flushBatches();
+  struct Shares;
+  std::optional<Shares> sharesOf(int64_t size, int64_t count) const;
+  template <typename Op>
+  std::optional<llvm::SmallVector<std::pair<Shares, llvm::SmallVector<Op>>>>
+  divide(llvm::ArrayRef<Op> ops, llvm::function_ref<Value(Op)> vectorOf,
+         llvm::function_ref<int64_t(llvm::ArrayRef<Op>)> count) const;
+  Group groupOf(const Shares &shares, int64_t part);
+  void forPart(const Shares &shares, int64_t part,
+               llvm::function_ref<void(const Group &)> body);
+  bool isMadeOnce(mlir::Operation *op) const;
+  bool mayOvertake(mlir::Operation *op) const;
+  void startLoads(Value value, const Group &group);
+  void makeVectors(llvm::ArrayRef<mlir::Operation *> ops);
+  void storeVectors(llvm::ArrayRef<tile::StoreOp> ops);
+  void storeDivided(
+      llvm::ArrayRef<std::pair<Shares, llvm::SmallVector<tile::StoreOp>>> all);
+  /// Stores one group of a vector.
+  void storeVector(tile::StoreOp op, const Group &group,
+                   const Values &elements);
 
   //===-- Placement
   //---------------------------------------------------------===//
@@ -153,9 +202,13 @@ private:
   /// The same bytes, unconverted, as one vector: for copies to shared memory.
   Value loadGlobalRaw(tile::LoadOp op, const Group &group, Value guard);
   struct Access; ///< the operands of a tile.load or tile.store
+  static bool isContiguous(const Access &at, const Group &group);
   /// The elements of a group that is valid.
   Values loadPresent(tile::LoadOp op, const Access &access, const Group &group,
                      bool invariant);
+  Values loadIf(tile::LoadOp op, const Group &group, bool invariant);
+  Values loadIf(const Access &access, int64_t align, const Group &group,
+                Value condition, bool invariant);
   template <typename Op> Access accessOf(Op op, mlir::RankedTensorType type);
   Value globalPointer(const Access &access, const Group &group,
                       int64_t element);
@@ -171,6 +224,11 @@ private:
   void forWholeOrNot(mlir::ValueRange tiles, tile::StoreOp store,
                      llvm::function_ref<void()> body);
   void loadLeaves(Value value, llvm::SetVector<tile::LoadOp> &loads) const;
+  /// The same of a ref of the tile kernel.
+  Value validityOf(Value ref, mlir::ValueRange valid,
+                   llvm::ArrayRef<int64_t> shape, const Group &group);
+  Value inside(Value condition, mlir::ValueRange valid,
+               llvm::ArrayRef<int64_t> shape, const Group &group);
   Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
   /// Stores groups that are all valid or all not; `speaks` may silence the
   /// thread.
@@ -255,6 +313,10 @@ private:
   llvm::SmallVector<std::function<void()>> heldStores;
   bool holding = false;
   bool knownWhole = false; ///< see forWholeOrNot
+  bool waits = false; ///< the wait for kernels ahead is still to come
+  llvm::SmallVector<mlir::Operation *> vectorBatch; ///< at most one of the two
+  llvm::SmallVector<tile::StoreOp> storeBatch;      ///< has members
+  llvm::SmallVector<tile::PrefetchOp> heldPrefetches;
   Value sharedBase, thread, lane, warp, block;
   int64_t threads = 0, warps = 0;
   int64_t nextTurn = 0; ///< the thread that begins the next vector made once

@@ -8,8 +8,21 @@ using namespace mlir;
 
 namespace kdac {
 
+/// i1: the argument was given, and no guard holds it back.
+Value GpuLowering::presence(Value ref) {
+  auto guard = ref.getDefiningOp<tile::GuardOp>();
+  if (!guard || schedule.getForm() != "step")
+    return b.isPresent(scalars.lookup(ref));
+  Value condition = scalars.lookup(guard.getCondition());
+  return arith::AndIOp::create(b, condition, presence(guard.getRef()));
+}
+
+/// In the step form a predicate of each access, which keeps the pointer what
+/// it is: a parameter, in no register.
 void GpuLowering::lowerGuard(tile::GuardOp op) {
   Value ref = scalars.lookup(op.getRef());
+  if (schedule.getForm() == "step")
+    return scalars.map(op.getResult(), ref);
   Value null = LLVM::ZeroOp::create(b, ref.getType());
   scalars.map(
       op.getResult(),
@@ -19,6 +32,8 @@ void GpuLowering::lowerGuard(tile::GuardOp op) {
 /// Guarded pointers are two registers each around the loop, but cheap to make
 /// again in it: their conditions are hidden, as sizes are.
 void GpuLowering::hideGuards(IRMapping &before) {
+  if (schedule.getForm() == "step")
+    return;
   DenseMap<Value, Value> conditions;
   for (auto guard : kernel.getOps<tile::GuardOp>()) {
     Value old = scalars.lookupOrNull(guard.getResult());
@@ -46,6 +61,13 @@ void GpuLowering::lowerChoose(tile::ChooseOp op) {
                                      scalars.lookup(op.getOtherwise())));
 }
 
+/// Behind the loads that are needed at once.
+void GpuLowering::lowerPrefetches() {
+  for (tile::PrefetchOp prefetch : heldPrefetches)
+    lowerPrefetch(prefetch);
+  heldPrefetches.clear();
+}
+
 /// Line by line into the L2, without a register for the data.
 void GpuLowering::lowerPrefetch(tile::PrefetchOp op) {
   constexpr int64_t line = 128;
@@ -53,7 +75,7 @@ void GpuLowering::lowerPrefetch(tile::PrefetchOp op) {
   Type element = op.getRef().getType().getElementType();
   Value base = b.pointer(ref, b.toI64(scalars.lookup(op.getBase())), element);
   int64_t lines = llvm::divideCeil(op.getCount() * bytesOf(element), line);
-  Value given = b.isPresent(ref);
+  Value given = presence(op.getRef());
   for (int64_t first = 0; first < lines; first += threads) {
     Value number = b.add(thread, first);
     Value wanted = given;

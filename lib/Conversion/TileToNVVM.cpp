@@ -21,10 +21,11 @@ GpuLowering::GpuLowering(func::FuncOp kernel, int64_t minBlocks)
       builder(kernel), b(kernel.getLoc(), builder), minBlocks(minBlocks) {
   warps = schedule.getWarps();
   threads = 32 * warps;
-  // Addresses through slots take registers: as many threads as the kernel
-  // without slots has on an SM by itself.
-  if (schedule.getForm() == "step" && !minBlocks &&
-      !kernel.getOps<tile::GuardOp>().empty())
+  // Addresses through slots, and those of a layer's parts, take registers: as
+  // many threads as the bare kernel without slots has on an SM by itself.
+  bool isWide =
+      schedule.getStages() > 1 || !kernel.getOps<tile::GuardOp>().empty();
+  if (schedule.getForm() == "step" && !minBlocks && isWide)
     this->minBlocks = std::max<int64_t>(1, 512 / threads);
   // The state is the one tile read outside the loop.
   kernel.walk([&](tile::LoadOp load) {
@@ -138,7 +139,7 @@ void GpuLowering::createKernel() {
         StringRef("kdac.block_threads"), StringRef("kdac.grid"),
         StringRef("kdac.when"), StringRef("kdac.workspace"),
         StringRef("kdac.overlaps"), StringRef("kdac.sizes"),
-        StringRef(tile::kBesideAttr)})
+        StringRef(tile::kBesideAttr), StringRef(tile::kWaitsAttr)})
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
   function->setAttr("kdac.schedule", schedule);
@@ -174,7 +175,7 @@ LogicalResult GpuLowering::run() {
 
 LogicalResult GpuLowering::lowerBlock(Block &block) {
   for (Operation &op : block)
-    if (failed(lowerOp(&op)))
+    if (!joinsBatch(&op) && failed(lowerOp(&op)))
       return failure();
   return success();
 }
@@ -182,8 +183,17 @@ LogicalResult GpuLowering::lowerBlock(Block &block) {
 void GpuLowering::lowerLoadScalar(tile::LoadScalarOp op) {
   Value ref = scalars.lookup(op.getRef());
   Type element = op.getRef().getType().getElementType();
-  Value present = b.isPresent(ref);
+  Value present = presence(op.getRef());
   Type type = op.getResult().getType();
+  if (schedule.getForm() == "step") {
+    Value pointer =
+        b.pointer(ref, b.toI64(scalars.lookup(op.getOffset())), element);
+    Value loaded = b.loadScalarIf(present, pointer, element,
+                                  scalars.lookup(op.getOtherwise()));
+    if (type.isIndex())
+      loaded = arith::IndexCastOp::create(b, type, loaded);
+    return scalars.map(op.getResult(), loaded);
+  }
   auto branch = scf::IfOp::create(b, TypeRange{type}, present, true);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -213,7 +223,20 @@ void GpuLowering::lowerScalar(Operation *op) {
     scalars.map(op->getResult(0), applyScalar(op, operands));
     return;
   }
+  // Programs and heads are fewer than 2^31, as a grid of more is refused.
+  if (schedule.getForm() == "step" && isa<arith::DivUIOp, arith::RemUIOp>(op))
+    return lowerDivision(op);
   b.clone(*op, scalars);
+}
+
+void GpuLowering::lowerDivision(Operation *op) {
+  Value x = b.toI32(scalars.lookup(op->getOperand(0)));
+  Value y = b.toI32(scalars.lookup(op->getOperand(1)));
+  Value result = isa<arith::DivUIOp>(op)
+                     ? Value(arith::DivUIOp::create(b, x, y))
+                     : Value(arith::RemUIOp::create(b, x, y));
+  scalars.map(op->getResult(0),
+              arith::IndexCastUIOp::create(b, b.getIndexType(), result));
 }
 
 /// Copies a tile of global memory to its shared buffer in 16-byte pieces. Loads
@@ -343,12 +366,29 @@ bool GpuLowering::makesShared(scf::ForOp loop) const {
 }
 
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
+  // A step as a rule has one token. What is staged leaves its registers to the
+  // vectors of the first one.
+  bool isStep = schedule.getForm() == "step";
+  bool isStaged = isStep && schedule.getStages() > 1 &&
+                  !loop.getInitArgs().empty();
+  SmallVector<Operation *> head =
+      isStaged ? headOf(loop) : SmallVector<Operation *>();
+  if (isStaged) {
+    lowerPrefetches();
+    if (failed(lowerFirstHead(head, loop)))
+      return failure();
+    NVVM::CpAsyncWaitGroupOp::create(b, 0);
+  }
   // Distributed values cross the loop as their registers.
   Values initial;
   for (Value init : loop.getInitArgs())
     initial.append(distribute(
         init, [&](const Group &group) { return evaluate(init, group); }));
   memo.clear();
+  if (!isStaged)
+    lowerPrefetches();
+  awaitKernelsAhead();
+  waits = false;
   SmallVector<tile::LoadOp> ahead = loadsAhead(loop);
   size_t carried = initial.size();
   int64_t distance =
@@ -368,7 +408,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   // Rows that only read what was made before the loop need no barrier in it.
   bool isRows = schedule.getForm() == "rows";
   bool buffersTurn = schedule.getForm() == "chunk" ||
-                     (sharesMemory() && (!isRows || makesShared(loop)));
+                     (isRows && sharesMemory() && makesShared(loop));
   if (isRows && !buffersTurn && !pendingWrites.empty())
     synchronise();
   // An empty sequence skips the loop and every barrier in it.
@@ -376,6 +416,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   auto made = scf::ForOp::create(b, scalars.lookup(loop.getLowerBound()),
                                  scalars.lookup(loop.getUpperBound()),
                                  scalars.lookup(loop.getStep()), initial);
+  if (isStep && !isStaged)
+    made->setAttr("llvm.loop_annotation", b.rolled());
   struct {
     Value thread, lane, warp;
     Operation *anchor;
@@ -397,8 +439,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
       made.getBody()->getTerminator()->erase();
     b.setInsertionPointToEnd(made.getBody());
     // The bare step form's loop runs once as a rule: nothing is kept around it.
-    bool keepsLittle = schedule.getForm() == "chunk" || sharesMemory() ||
-                       !kernel.getOps<tile::GuardOp>().empty();
+    bool keepsLittle =
+        !isStaged && (schedule.getForm() == "chunk" || sharesMemory() ||
+                      !kernel.getOps<tile::GuardOp>().empty());
     locateThread(keepsLittle ? b.opaqueThread(outside.thread) : outside.thread);
     IRMapping sizes = keepsLittle ? hideSizes() : IRMapping();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
@@ -413,14 +456,25 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
       startCopies(loop, ahead, later(number, distance));
     }
     Block *body = loop.getBody();
-    for (Operation &op : body->without_terminator())
-      if (failed(lowerOp(&op)))
+    for (Operation &op : body->without_terminator()) {
+      bool isMade = llvm::is_contained(head, &op) &&
+                    (isMadeOnce(&op) || isa<tile::StoreOp>(op));
+      if (!isMade && !joinsBatch(&op) && failed(lowerOp(&op)))
         return failure();
+    }
+    flushBatches();
     Values next;
     for (Value yielded : body->getTerminator()->getOperands())
       next.append(distribute(yielded, [&](const Group &group) {
         return evaluate(yielded, group);
       }));
+    // Before another token threads must be done with what they share.
+    if (isStaged && failed(lowerNextHead(head, loop, number, next)))
+      return failure();
+    if (isStep && !isStaged && sharesMemory())
+      b.barrierIf(arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
+                                        later(number, 1),
+                                        scalars.lookup(loop.getUpperBound())));
     next.append(elements);
     scf::YieldOp::create(b, next);
     slots.clear();
@@ -442,6 +496,7 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return lowerLoop(loop);
   if (isa<func::ReturnOp>(op)) {
+    lowerPrefetches();
     LLVM::ReturnOp::create(b, ValueRange());
     return success();
   }
@@ -464,17 +519,18 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     return success();
   }
   if (auto present = dyn_cast<tile::PresentOp>(op)) {
-    scalars.map(present.getResult(),
-                b.isPresent(scalars.lookup(present.getRef())));
+    scalars.map(present.getResult(), presence(present.getRef()));
     return success();
   }
   bool known =
       llvm::TypeSwitch<Operation *, bool>(op)
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
           .Case([&](tile::GuardOp x) { return lowerGuard(x), true; })
-          .Case([&](tile::PrefetchOp x) { return lowerPrefetch(x), true; })
-          .Case([&](tile::AwaitLaunchOp) { return b.awaitLaunch(), true; })
-          .Case([&](tile::StartNextOp) { return b.startNext(), true; })
+          .Case([&](tile::PrefetchOp x) {
+            return heldPrefetches.push_back(x), true;
+          })
+          .Case([&](tile::AwaitLaunchOp) { return lowerAwaitLaunch(), true; })
+          .Case([&](tile::StartNextOp) { return lowerStartNext(), true; })
           .Case([&](tile::ChooseOp x) { return lowerChoose(x), true; })
           .Case([&](tile::CheckSlotsOp x) { return lowerCheckSlots(x), true; })
           .Case([&](tile::StoreOp x) { return lowerStore(x), true; })
@@ -502,6 +558,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     return success();
   }
   tile::Home where = home(result);
+  if (where == tile::Home::Staged)
+    startStaging(cast<tile::LoadOp>(op));
   if (where == tile::Home::Shared && place(result).getStages() == 1)
     materialise(op, result);
   if (where == tile::Home::Registers && schedule.getForm() == "step")

@@ -211,6 +211,8 @@ LogicalResult TTIREmitter::emit(Operation *op) {
       .Case([&](PresentOp p) { return same(p, ref(p.getRef()).present); })
       .Case([&](OnceOp once) { return same(once, at(once.getInput())); })
       .Case([&](PrefetchOp) { return success(); }) // a hint
+      // Triton launches kernels one after the other.
+      .Case<AwaitLaunchOp, StartNextOp>([&](auto) { return success(); })
       .Case([&](scf::YieldOp yield) {
         if (yield.getNumOperands() == 0)
           return success();

@@ -1,4 +1,5 @@
 #include "KernelBuilder.h"
+#include "kdac/Target/Targets.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -151,7 +152,10 @@ void KernelBuilder::locateProgram() {
   if (isTransfer)
     width = arith::SelectOp::create(b, isTransfer, b.index(problem.keyDim()),
                                     width);
-  columns = b.minI(b.index(valueTile), b.subI(width, firstColumn));
+  bool isEven = problem.valueDim() % valueTile == 0;
+  columns = isEven && schedule.getForm() == "step"
+                ? b.index(valueTile)
+                : b.minI(b.index(valueTile), b.subI(width, firstColumn));
   locateSequence();
 }
 
@@ -335,6 +339,10 @@ void KernelBuilder::storeOut(Value out, Value first, Value valid) {
                         oneToken ? b.index(1) : stride, sizes, align, false);
 }
 
+Value KernelBuilder::guarded(Value ref, Value condition) {
+  return tile::GuardOp::create(b, ref.getType(), ref, condition);
+}
+
 Value KernelBuilder::isSlot(Value index) {
   using arith::CmpIPredicate;
   Value low = arith::CmpIOp::create(b, CmpIPredicate::sge, index, b.index(0));
@@ -367,7 +375,7 @@ void KernelBuilder::locateSlots() {
 /// The argument, absent where `condition` does not hold.
 void KernelBuilder::guard(StringRef name, Value condition) {
   if (Value ref = arg(name))
-    args[name] = tile::GuardOp::create(b, ref.getType(), ref, condition);
+    args[name] = guarded(ref, condition);
 }
 
 /// A skipped sequence reads zeros everywhere, which makes its output zero.
@@ -421,20 +429,21 @@ Value KernelBuilder::loadState() {
   return part == Part::Early ? startsAs(state) : state;
 }
 
-// How far ahead a state is asked for: about what the blocks on a large GPU hold
-// at one time, so that memory is busy while they compute.
-static constexpr int64_t kPrefetchBytes = 8 << 20;
+// How far ahead a state is asked for: about a third of what the blocks on a
+// large GPU hold at one time, so that memory is busy while they compute.
+static constexpr int64_t kPrefetchBytes = 4 << 20;
 
-/// Registers hold too few bytes in flight where the state's elements are narrow
-/// but its sums are not. V first only: there a slice is contiguous.
+/// V first only: there a slice is contiguous. What is staged is asked for early
+/// enough.
 void KernelBuilder::prefetchState() {
-  bool isNarrow = !problem.stateType().isF32();
   bool vFirst = problem.recurrence.getLayout() == dplr::Layout::VK;
   bool isSliced = problem.valueDim() % valueTile == 0;
-  if (schedule.getTarget() == "host" || !isNarrow || !vFirst || !isSliced)
+  if (schedule.getTarget() == "host" || schedule.getStages() > 1 || !vFirst ||
+      !isSliced)
     return;
   int64_t slice = problem.keyDim() * valueTile;
-  int64_t ahead = kPrefetchBytes / (slice * 2);
+  int64_t ahead = kPrefetchBytes /
+                  (slice * problem.stateType().getIntOrFloatBitWidth() / 8);
   Value id =
       b.addI(tile::ProgramIdOp::create(b, b.getIndexType()), b.index(ahead));
   Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
@@ -466,6 +475,15 @@ void KernelBuilder::prefetchState() {
   tile::PrefetchOp::create(b, ref, base, slice);
 }
 
+void KernelBuilder::awaitOtherCalls() {
+  const Target *target = findTarget(schedule.getTarget());
+  if (!target || !target->hasDependentLaunch)
+    return;
+  tile::AwaitLaunchOp::create(b);
+  tile::StartNextOp::create(b);
+  function->setAttr(tile::kWaitsAttr, b.getUnitAttr());
+}
+
 void KernelBuilder::storeState(Value state, Value ref, Value slot) {
   StateAccess at = stateAccess(slot);
   tile::StoreOp::create(b, b.round(state, problem.stateType()), ref, at.base,
@@ -478,6 +496,12 @@ void KernelBuilder::storeState(Value state) {
   storeState(state, unlessSnapshots(arg("ht")), slot);
 }
 
+void KernelBuilder::storeStateAfter(Value state, Value tokens) {
+  Value isEnd =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tokens, length);
+  storeState(state, guarded(unlessSnapshots(arg("ht")), isEnd), slot);
+}
+
 /// `ref` where a call has no snapshots.
 Value KernelBuilder::unlessSnapshots(Value ref) {
   Value snapshots = arg("snapshots");
@@ -485,8 +509,7 @@ Value KernelBuilder::unlessSnapshots(Value ref) {
     return ref;
   Value given = tile::PresentOp::create(b, snapshots);
   Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  Value absent = arith::XOrIOp::create(b, given, yes);
-  return tile::GuardOp::create(b, ref.getType(), ref, absent);
+  return guarded(ref, arith::XOrIOp::create(b, given, yes));
 }
 
 void KernelBuilder::storeSnapshot(Value state, Value token) {
@@ -495,9 +518,7 @@ void KernelBuilder::storeSnapshot(Value state, Value token) {
     return;
   Value index = tile::LoadScalarOp::create(b, b.getIndexType(), snapshots,
                                            token, b.index(-1));
-  Value ref = arg("ht");
-  ref = tile::GuardOp::create(b, ref.getType(), ref, isSlot(index));
-  storeState(state, ref, index);
+  storeState(state, guarded(arg("ht"), isSlot(index)), index);
 }
 
 func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {

@@ -66,8 +66,10 @@ public:
   /// One token's row of q, k or v in f32, convolved if the problem says so.
   Value loadConvolved(llvm::StringRef name, const MappedOperand &source,
                       Value token);
-  /// The output of one token after its norm and gate, if the problem has one.
-  Value gated(Value out, Value token);
+  /// What the norm of one token's output is multiplied with, or null.
+  Value loadOutputGate(Value token);
+  /// The output after its norm and gate `open`, if the problem has one.
+  Value gated(Value out, Value open);
   /// beta as f32 [rows], or a scalar when rows is 0; null when absent.
   Value loadBeta(Value first, int64_t rows, Value valid);
   /// The gate operand of `rows` tokens in f32: [rows, K], [rows], or for one
@@ -84,7 +86,12 @@ public:
   Value loadState();
   /// Asks for the state of a program instance some way ahead.
   void prefetchState();
+  /// On GPUs that have it: from here on the kernel needs what kernels of other
+  /// calls wrote, which until here may still run.
+  void awaitOtherCalls();
   void storeState(Value state);
+  /// The same if the sequence has `tokens` tokens; nothing with snapshots.
+  void storeStateAfter(Value state, Value tokens);
   /// Writes the state after `token` to its snapshot's slot; nothing in kernels
   /// without snapshots.
   void storeSnapshot(Value state, Value token);
@@ -128,6 +135,9 @@ public:
     Value block, turn, turns;
   };
   RowProgram locateRows(Value blocks, const std::string &expression);
+  /// Brings the caches to the end of the sequence, if it has `tokens` tokens:
+  /// where nothing reads them after that.
+  void updateCaches(llvm::ArrayRef<Channels> channels, Value tokens);
 
   /// Part::Join: goes through the segments in order and turns what segment s
   /// does to a state into the state after it.
@@ -162,6 +172,7 @@ private:
 
   Value isSlot(Value index);
   Channels channelsOf(llvm::StringRef name, const MappedOperand &source);
+  Value guarded(Value ref, Value condition);
   void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,

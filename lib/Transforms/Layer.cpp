@@ -49,9 +49,7 @@ static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
 Value KernelBuilder::inputAt(const Channels &c, Value position, Value entry) {
   Value isToken =
       arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position, b.index(0));
-  Value cache = c.cache;
-  if (hasSource)
-    cache = tile::GuardOp::create(b, cache.getType(), cache, hasSource);
+  Value cache = hasSource ? guarded(c.cache, hasSource) : c.cache;
   Value ref =
       tile::ChooseOp::create(b, cache.getType(), c.tokens, isToken, cache);
   Value token = b.addI(b.mulI(b.addI(begin, position), c.stride), c.first);
@@ -85,7 +83,7 @@ Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
     Value term = b.mul(x, weightOf(c, tap));
     sum = sum ? b.add(sum, term) : term;
   }
-  return b.once(b.mul(sum, b.sigmoid(sum)));
+  return b.mul(sum, b.sigmoid(sum));
 }
 
 std::vector<KernelBuilder::Channels> KernelBuilder::allChannels() {
@@ -106,13 +104,14 @@ SmallVector<Value> KernelBuilder::loadCaches(ArrayRef<Channels> channels,
   for (const Channels &c : channels)
     for (int64_t e = 0; e < c.entries(); ++e) {
       Value position = b.subI(count, b.index(c.entries() - e));
-      kept.push_back(b.once(inputAt(c, position, b.addI(count, b.index(e)))));
+      kept.push_back(inputAt(c, position, b.addI(count, b.index(e))));
     }
   return kept;
 }
 
 SmallVector<Value> KernelBuilder::loadCaches(ArrayRef<Channels> channels) {
-  return loadCaches(channels, length);
+  return llvm::map_to_vector(loadCaches(channels, length),
+                             [&](Value kept) { return b.once(kept); });
 }
 
 void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
@@ -121,6 +120,17 @@ void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
   for (Channels &c : changed)
     c.cache = unlessSnapshots(c.cache);
   storeCaches(changed, kept, slot);
+}
+
+void KernelBuilder::updateCaches(ArrayRef<Channels> channels, Value tokens) {
+  Value isEnd =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tokens, length);
+  std::vector<Channels> changed(channels);
+  for (Channels &c : changed) {
+    c.tokens = guarded(c.tokens, isEnd);
+    c.cache = guarded(unlessSnapshots(c.cache), isEnd);
+  }
+  storeCaches(changed, loadCaches(changed, length), slot);
 }
 
 /// After all tokens, since their convolutions read the slot that the sequence
@@ -143,7 +153,7 @@ void KernelBuilder::storeCacheSnapshots(ArrayRef<Channels> channels) {
     SmallVector<Value> kept = loadCaches(channels, b.addI(number, b.index(1)));
     std::vector<Channels> changed(channels);
     for (Channels &c : changed)
-      c.cache = tile::GuardOp::create(b, c.cache.getType(), c.cache, isNow);
+      c.cache = guarded(c.cache, isNow);
     storeCaches(changed, kept, index);
   }
 }
@@ -162,16 +172,20 @@ void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
     }
 }
 
-Value KernelBuilder::gated(Value out, Value token) {
-  dplr::GatedRmsNormOp norm = problem.norm;
-  if (!norm)
+Value KernelBuilder::loadOutputGate(Value token) {
+  if (!problem.norm)
+    return {};
+  Value weight = loadNormWeight();
+  Value gate = b.toF32(loadValueRows(token, 0, {}, "z"));
+  return b.once(b.mul(weight, openGate(gate)));
+}
+
+Value KernelBuilder::gated(Value out, Value open) {
+  if (!problem.norm)
     return out;
   out = b.once(out);
   Value inverse = inverseMean(b.sum(b.mul(out, out), 0));
-  Value weight = loadNormWeight();
-  Value gate = b.toF32(loadValueRows(token, 0, {}, "z"));
-  Value open = openGate(gate);
-  return b.mul(b.mul(b.mul(out, b.splat(inverse, {valueTile})), weight), open);
+  return b.mul(b.mul(out, b.splat(inverse, {valueTile})), open);
 }
 
 /// 1 / sqrt(mean + eps) of sums of squares over V.

@@ -131,17 +131,17 @@ Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
   if (problem.needsWholeHeads()) {
     int64_t elements = llvm::alignTo(problem.keyDim(), 16) * fullValue;
-    return {1, fullValue, std::clamp<int64_t>(elements / 2048, 1, 16)};
+    return {1, fullValue, std::clamp<int64_t>(elements / 2048, 1, 16), 2};
   }
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {
-    // About 64 state elements a thread keep enough bytes in flight.
-    int64_t vTile = std::min<int64_t>(fullValue, 32);
-    int64_t keyTile = llvm::alignTo(problem.keyDim(), 16);
-    return {1, vTile,
-            keyTile * vTile <= 2048   ? 1
-            : keyTile * vTile <= 4096 ? 2
-                                      : 4};
+    // About 64 state elements a thread keep enough bytes in flight, of narrow
+    // ones in larger blocks.
+    bool isNarrow = !problem.stateType().isF32();
+    int64_t vTile = std::min<int64_t>(fullValue, isNarrow ? 64 : 32);
+    int64_t elements = llvm::alignTo(problem.keyDim(), 16) * vTile;
+    int64_t warps = llvm::PowerOf2Ceil(llvm::divideCeil(elements, 2048));
+    return {1, vTile, std::min<int64_t>(warps, isNarrow ? 8 : 4)};
   }
   int64_t vTile = std::min<int64_t>(fullValue, 64);
   return {1, vTile, vTile / 16};

@@ -13,10 +13,16 @@ public:
   void build();
 
 private:
-  Value keyVector(StringRef name, const MappedOperand &source, Value token,
-                  Value factor);
-  Value decayedState(Value token, Value state);
-  Value written(Value token, Value before, Value decayed);
+  /// A token's operands, loaded before the first sum waits for any of them and
+  /// made once for all threads.
+  struct Token {
+    Value number;
+    Value q, k, v, a, b;     ///< vectors in f32, keys as loaded
+    Value decay, beta, open; ///< of the state; of the write; of the output
+  };
+  Token load(Value number);
+  Value normalised(Value x, const MappedOperand &source, Value factor);
+  Value written(const Token &token, Value before);
   Value body(Value number, Value state);
   Value outer(Value column, Value row, Value like) {
     return b.mul(b.rowFactor(column, like), b.colFactor(row, like));
@@ -28,15 +34,36 @@ private:
 
   KernelBuilder &kernel;
   TileBuilder &b;
+  std::vector<KernelBuilder::Channels> channels; ///< of the convolutions
 };
 
 } // namespace
 
-/// One token's [K] vector in f32, times `factor`, normalised if the map says
-/// so.
-Value StepForm::keyVector(StringRef name, const MappedOperand &source,
-                          Value token, Value factor) {
-  Value x = kernel.loadConvolved(name, source, token);
+StepForm::Token StepForm::load(Value number) {
+  const Problem &problem = kernel.problem;
+  Token token;
+  Value at = token.number = b.addI(kernel.begin, number);
+  token.k = b.once(kernel.loadConvolved("k", problem.k, at));
+  token.q = b.once(kernel.loadConvolved("q", problem.q, at));
+  if (Value decay = kernel.logDecay(kernel.loadGate(at, 0, {}), 0, {})) {
+    token.decay = b.exp2(decay);
+    if (problem.decayRank() == 3)
+      token.decay = b.once(token.decay);
+  }
+  token.v = b.once(kernel.loadConvolved("v", problem.v, at));
+  if (problem.eraseA) {
+    token.a = b.once(kernel.loadConvolved("a", problem.eraseA, at));
+    token.b = b.once(kernel.loadConvolved("b", problem.eraseB, at));
+  }
+  token.open = kernel.loadOutputGate(at);
+  token.beta = kernel.loadBeta(at, 0, {});
+  if (!channels.empty())
+    kernel.updateCaches(channels, b.addI(number, b.index(1)));
+  return token;
+}
+
+/// A key in f32, times `factor`, normalised if the map says so.
+Value StepForm::normalised(Value x, const MappedOperand &source, Value factor) {
   Value scale = factor;
   if (auto norm = dyn_cast_or_null<dplr::L2NormOp>(source.map)) {
     Value squares = b.sum(b.mul(x, x), 0);
@@ -47,51 +74,44 @@ Value StepForm::keyVector(StringRef name, const MappedOperand &source,
   return scale ? b.mul(x, b.splat(scale, {kernel.keyTile})) : x;
 }
 
-Value StepForm::decayedState(Value token, Value state) {
-  Value decay = kernel.logDecay(kernel.loadGate(token, 0, {}), 0, {});
-  return decay ? b.mul(state, b.rowFactor(b.exp2(decay), state)) : state;
-}
-
-/// The state after the token's write, given it before and after the decay.
-Value StepForm::written(Value token, Value before, Value decayed) {
+/// The state after the token's write.
+Value StepForm::written(const Token &token, Value before) {
   const Problem &problem = kernel.problem;
-  Value k = keyVector("k", problem.k, token, {});
-  Value v = kernel.loadConvolved("v", problem.v, token);
-  Value beta = kernel.loadBeta(token, 0, {});
-  Value update = v;
+  Value decayed = before;
+  if (token.decay)
+    decayed = b.mul(before, b.rowFactor(token.decay, before));
+  Value k = normalised(token.k, problem.k, {});
+  Value update = token.v;
   if (problem.recurrence.getDelta())
-    update = b.sub(v, read(decayed, k));
-  if (beta)
-    update = b.mul(update, b.splat(beta, {kernel.valueTile}));
+    update = b.sub(update, read(decayed, k));
+  if (token.beta)
+    update = b.mul(update, b.splat(token.beta, {kernel.valueTile}));
   Value next = b.add(decayed, outer(k, update, decayed));
   if (!problem.eraseA)
     return next;
-  Value a = keyVector("a", problem.eraseA, token, {});
-  Value erase = keyVector("b", problem.eraseB, token, {});
+  Value a = normalised(token.a, problem.eraseA, {});
+  Value erase = normalised(token.b, problem.eraseB, {});
   return b.add(next, outer(a, read(before, erase), next));
 }
 
 Value StepForm::body(Value number, Value state) {
-  Value token = b.addI(kernel.begin, number);
-  // A layer's vectors are all made before the first barrier.
-  bool isShared = kernel.problem.needsWholeHeads();
-  auto query = [&] {
-    return keyVector("q", kernel.problem.q, token, kernel.arg("scale"));
-  };
-  Value q = isShared ? query() : Value();
-  Value next = written(token, state, decayedState(token, state));
-  if (!q)
-    q = query();
-  kernel.storeOut(kernel.gated(read(next, q), token), token, {});
-  kernel.storeSnapshot(next, token);
+  Token token = load(number);
+  Value next = written(token, state);
+  kernel.storeStateAfter(next,
+                         b.addI(number, b.index(1))); // writes begin early
+  Value q = normalised(token.q, kernel.problem.q, kernel.arg("scale"));
+  kernel.storeOut(kernel.gated(read(next, q), token.open), token.number, {});
+  kernel.storeSnapshot(next, token.number);
   return next;
 }
 
 void StepForm::build() {
   Value initial = kernel.loadState();
   kernel.prefetchState();
-  std::vector<KernelBuilder::Channels> channels = kernel.allChannels();
-  SmallVector<Value> kept = kernel.loadCaches(channels);
+  kernel.awaitOtherCalls();
+  channels = kernel.allChannels();
+  if (!channels.empty())
+    kernel.updateCaches(channels, b.index(0));
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
   {
@@ -100,9 +120,8 @@ void StepForm::build() {
     Value next = body(loop.getInductionVar(), loop.getRegionIterArg(0));
     scf::YieldOp::create(b, next);
   }
-  kernel.storeState(loop.getResult(0));
+  kernel.storeStateAfter(loop.getResult(0), b.index(0));
   kernel.storeCacheSnapshots(channels);
-  kernel.storeCaches(channels, kept);
   kernel.finish();
 }
 

@@ -43,6 +43,7 @@ private:
   void placeOp(Operation *op);
   tile::PlaceAttr shared(ArrayRef<int64_t> shape, Type element, int64_t first,
                          int64_t last, int64_t stages = 1);
+  tile::PlaceAttr staged(RankedTensorType type);
   void assignOffsets();
 
   func::FuncOp kernel;
@@ -111,20 +112,10 @@ Home Placer::homeOfElementwise(Operation *op) {
   return Home::Inline;
 }
 
-/// True where threads would spend more on making the same vectors than on the
-/// state: it has 16-bit elements (the one tile read outside the loop), or a
-/// layer stands around it.
+/// True where the threads share the vectors of a token.
 bool Placer::makesVectorsOnce() {
-  bool isWorthIt = false;
-  kernel.walk([&](Operation *op) {
-    isWorthIt |= isa<tile::OnceOp>(op);
-    auto load = dyn_cast<tile::LoadOp>(op);
-    if (!load)
-      return;
-    auto type = cast<RankedTensorType>(load.getResult().getType());
-    isWorthIt |= type.getRank() == 2 && type.getElementTypeBitWidth() == 16;
-  });
-  return isWorthIt;
+  return kernel.walk([](tile::OnceOp) { return WalkResult::interrupt(); })
+      .wasInterrupted();
 }
 
 /// The state's elements stay with their threads, and sums over it end in the
@@ -132,6 +123,8 @@ bool Placer::makesVectorsOnce() {
 /// once by the block.
 Home Placer::homeInStep(Operation *op, Value value) {
   bool carried = llvm::any_of(value.getUsers(), llvm::IsaPred<scf::YieldOp>);
+  if (isa<tile::LoadOp>(op) && rank(value) == 2 && schedule.getStages() > 1)
+    return Home::Staged;
   if (isa<tile::ReduceOp>(op) || carried)
     return Home::Registers;
   if (isa<tile::OnceOp>(op))
@@ -194,6 +187,13 @@ tile::PlaceAttr Placer::shared(ArrayRef<int64_t> shape, Type element,
                               buffers.size() - 1, pitch, stages, 0);
 }
 
+tile::PlaceAttr Placer::staged(RankedTensorType type) {
+  // Room for f32 elements, which the loop may put there between tokens.
+  buffers.push_back({type.getNumElements() * 4, 0, 0});
+  return tile::PlaceAttr::get(kernel.getContext(), Home::Staged,
+                              buffers.size() - 1, 0, 1, 0);
+}
+
 void Placer::placeOp(Operation *op) {
   SmallVector<tile::PlaceAttr> places;
   for (Value result : op->getResults()) {
@@ -202,6 +202,10 @@ void Placer::placeOp(Operation *op) {
     Home home = homeOf(result);
     auto type = cast<RankedTensorType>(result.getType());
     auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
+    if (home == Home::Staged) {
+      places.push_back(staged(type));
+      continue;
+    }
     if (home != Home::Shared)
       places.push_back(
           tile::PlaceAttr::get(op->getContext(), home, 0, 0, 1, 0));
@@ -230,14 +234,15 @@ void Placer::placeOp(Operation *op) {
 /// First fit, in order of first write: a buffer takes the lowest bytes that no
 /// buffer alive at the same time holds. In a kernel alone on its SM one that
 /// died just now counts as alive: taking its bytes at once would cost a
-/// barrier.
+/// barrier. The few vectors of a step never share bytes, for the same reason.
 void Placer::assignOffsets() {
   int64_t rest = schedule.getStages() > 1 ? 2 : 0;
   SmallVector<Buffer *> done;
   for (Buffer &buffer : buffers) {
     SmallVector<Buffer *> rivals;
     for (Buffer *other : done)
-      if (other->first <= buffer.last && buffer.first <= other->last + rest)
+      if (isStep() ||
+          (other->first <= buffer.last && buffer.first <= other->last + rest))
         rivals.push_back(other);
     llvm::sort(rivals,
                [](Buffer *a, Buffer *b) { return a->offset < b->offset; });
@@ -278,9 +283,9 @@ LogicalResult Placer::place() {
     SmallVector<Attribute> attrs;
     for (tile::PlaceAttr place : places)
       attrs.push_back(
-          place.getHome() != Home::Shared
+          place.getHome() != Home::Shared && place.getHome() != Home::Staged
               ? place
-              : tile::PlaceAttr::get(op->getContext(), Home::Shared,
+              : tile::PlaceAttr::get(op->getContext(), place.getHome(),
                                      buffers[place.getOffset()].offset,
                                      place.getPitch(), place.getStages(), 0));
     op->setAttr(tile::kPlaceAttr, ArrayAttr::get(op->getContext(), attrs));

@@ -1,13 +1,19 @@
-// Guarded arguments become null pointers, and the index check one block's loops.
+// In the step form guards are predicates of loads, whose pointers they leave
+// alone; the index check is one block's loops.
 // RUN: kdac-opt %s --tile-place --tile-to-nvvm | FileCheck %s
 
 #s = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
                     v_tile = 32, warps = 2, stages = 1, operand = f32, gram = f32>
 
 // CHECK-LABEL: llvm.func @guarded(
-// CHECK: %[[NULL:.*]] = llvm.mlir.zero : !llvm.ptr<1>
-// CHECK: %[[REF:.*]] = llvm.select %{{.*}}, %{{.*}}, %[[NULL]] : i1, !llvm.ptr<1>
-// CHECK: llvm.ptrtoint %[[REF]]
+// CHECK-SAME: %[[X:.*]]: !llvm.ptr<1>, %{{.*}}: !llvm.ptr<1>, %{{.*}}: i64)
+// CHECK: %[[LIVE:.*]] = arith.cmpi sgt
+// CHECK: llvm.ptrtoint %[[X]]
+// CHECK: %[[GIVEN:.*]] = arith.cmpi ne
+// CHECK: %[[READS:.*]] = arith.andi %[[LIVE]], %[[GIVEN]]
+// CHECK: %[[AT:.*]] = llvm.getelementptr %[[X]]
+// CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, 0; @$2 ld.global.nc.f32 $0, [$1];", "=&f,l,b" %[[AT]], %[[READS]]
+// CHECK: arith.select %[[READS]]
 func.func @guarded(%x: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
     attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {
   %c0 = arith.constant 0 : index

@@ -35,6 +35,8 @@ inline constexpr llvm::StringLiteral kConvolutionAttr = "tile.convolution";
 inline constexpr llvm::StringLiteral kOutputNormAttr = "tile.output_norm";
 /// On a kernel: its launch stands beside the recurrence's own.
 inline constexpr llvm::StringLiteral kBesideAttr = "kdac.beside";
+/// On a kernel: it waits for kernels of other calls (Manifest.h: waits).
+inline constexpr llvm::StringLiteral kWaitsAttr = "kdac.waits";
 inline constexpr llvm::StringLiteral kPlaceAttr = "tile.place";
 inline constexpr llvm::StringLiteral kRoleAttr = "tile.role";
 /// Values of kRoleAttr.

@@ -20,6 +20,7 @@ struct Target {
   int64_t sharedBytesPerBlock; ///< opt-in dynamic shared memory of one block
   int64_t registersPerThread;  ///< architectural limit
   bool hasWarpgroupProducts;   ///< wgmma
+  bool hasDependentLaunch;     ///< kernels of other calls may be waited for
   int64_t multiprocessors;     ///< of its usual GPU: programs that run at once
   std::string_view summary;
 };

@@ -1,0 +1,131 @@
+// How a step kernel waits: once for all loads of a token, and for its state and
+// the kernels ahead as late as it can.
+// RUN: kdac-opt %s --tile-place --tile-to-nvvm -split-input-file | FileCheck %s
+
+#s = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
+                    v_tile = 32, warps = 2, stages = 1, operand = f32, gram = f32>
+
+// Two vectors of 64 for 64 threads: both are loaded, then both stored, and one
+// barrier comes before what reads them. The state is asked for first; then the
+// kernel waits for those ahead of it.
+// CHECK-LABEL: llvm.func @batch(
+// CHECK: "mov.b32 $0, 0; mov.b32 $1, 0; mov.b32 $2, 0; mov.b32 $3, 0; @$5 ld.global.v4.f32
+// CHECK: "griddepcontrol.wait;"
+// CHECK-NEXT: "griddepcontrol.launch_dependents;"
+// CHECK: scf.for
+// CHECK-NOT: llvm.store
+// CHECK: "mov.b32 $0, 0; @$2 ld.global.nc.f32 $0, [$1];"
+// CHECK-NOT: llvm.store
+// CHECK: "mov.b32 $0, 0; @$2 ld.global.nc.f32 $0, [$1];"
+// CHECK: llvm.store
+// CHECK: llvm.store
+// CHECK: nvvm.barrier
+// CHECK-NOT: nvvm.barrier
+// CHECK: "@$0 bar.sync 0;"
+// CHECK: scf.yield
+func.func @batch(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %b: !tile.ref<f32>,
+                 %n: index)
+    attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %h0 = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : !tile.ref<f32> -> tensor<64x32xf32>
+  tile.await_launch
+  tile.start_next
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<64x32xf32>) {
+    %x = tile.load %a[%i] stride %c1 valid [%c64] align 4 : !tile.ref<f32> -> tensor<64xf32>
+    %y = tile.load %b[%i] stride %c1 valid [%c64] align 4 : !tile.ref<f32> -> tensor<64xf32>
+    %x1 = tile.once %x : tensor<64xf32>
+    %y1 = tile.once %y : tensor<64xf32>
+    %xy = arith.mulf %x1, %y1 : tensor<64xf32>
+    %rows = tile.broadcast %xy along 0 : tensor<64xf32> -> tensor<64x32xf32>
+    %next = arith.mulf %s, %rows : tensor<64x32xf32>
+    scf.yield %next : tensor<64x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : tensor<64x32xf32>, !tile.ref<f32>
+  return
+}
+
+// -----
+
+#staged = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
+                         v_tile = 32, warps = 1, stages = 2, operand = f32,
+                         gram = f32>
+
+// Staged, the state is on its way to shared memory while the first token's
+// vector is made. Before another one, which is made at the end of the loop,
+// threads must be done with the vector, and the state is put back.
+// CHECK-LABEL: llvm.func @staged(
+// CHECK-COUNT-16: nvvm.cp.async.shared.global
+// CHECK: nvvm.cp.async.commit.group
+// CHECK: scf.if
+// CHECK: "griddepcontrol.wait;"
+// CHECK: ld.global.nc.v2.f32
+// CHECK: } else {
+// CHECK: "griddepcontrol.wait;"
+// CHECK: nvvm.cp.async.wait.group 0
+// CHECK: scf.for
+// CHECK: nvvm.barrier
+// CHECK-COUNT-16: llvm.store %{{.*}} : vector<4xf32>, !llvm.ptr<3>
+// CHECK: nvvm.barrier
+// CHECK: ld.global.nc.v2.f32
+// CHECK-COUNT-16: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<4xf32>
+// CHECK: scf.yield
+func.func @staged(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #staged, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %h0 = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : !tile.ref<f32> -> tensor<64x32xf32>
+  tile.await_launch
+  tile.start_next
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<64x32xf32>) {
+    %x = tile.load %a[%i] stride %c1 valid [%c64] align 16 : !tile.ref<f32> -> tensor<64xf32>
+    %x1 = tile.once %x : tensor<64xf32>
+    %rows = tile.broadcast %x1 along 0 : tensor<64xf32> -> tensor<64x32xf32>
+    %next = arith.mulf %s, %rows : tensor<64x32xf32>
+    scf.yield %next : tensor<64x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : tensor<64x32xf32>, !tile.ref<f32>
+  return
+}
+
+// -----
+
+#s = #tile.schedule<target = "sm_80", form = "step", chunk = 1, leaf = 1,
+                    v_tile = 32, warps = 2, stages = 1, operand = f32, gram = f32>
+
+// A choice between arguments is a load from each, under opposite predicates, with
+// the base and stride of its own; all loads of a run of stores come first.
+// CHECK-LABEL: llvm.func @shift(
+// CHECK: %[[NOT:.*]] = arith.xori %[[FIRST:.*]], %true
+// CHECK: %[[A:.*]] = arith.andi %[[FIRST]]
+// CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, 0; @$2 ld.global.f32{{.*}} %[[A]]
+// CHECK: %[[B:.*]] = arith.andi %[[NOT]]
+// CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, 0; @$2 ld.global.f32{{.*}} %[[B]]
+// CHECK: arith.select %[[FIRST]]
+// CHECK: "mov.b32 $0, 0; @$2 ld.global.f32
+// CHECK: llvm.store
+// CHECK: llvm.store
+func.func @shift(%tokens: !tile.ref<f32>, %cache: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #s} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c4 = arith.constant 4 : index
+  %c64 = arith.constant 64 : index
+  %first = arith.cmpi sgt, %n, %c0 : index
+  %ref = tile.choose %tokens if %first else %cache : !tile.ref<f32>
+  %base = arith.select %first, %n, %c4 : index
+  %stride = arith.select %first, %c1, %c4 : index
+  %x = tile.load %ref[%base] stride %stride valid [%c64] align 4 : !tile.ref<f32> -> tensor<64xf32>
+  %y = tile.load %cache[%c1] stride %c4 valid [%c64] align 4 : !tile.ref<f32> -> tensor<64xf32>
+  tile.store %x, %cache[%c0] stride %c4 valid [%c64] align 4 : tensor<64xf32>, !tile.ref<f32>
+  tile.store %y, %cache[%c4] stride %c4 valid [%c64] align 4 : tensor<64xf32>, !tile.ref<f32>
+  return
+}
