@@ -210,6 +210,10 @@ typedef struct kdac_call {
   int64_t q_stride, k_stride, v_stride, g_stride, beta_stride, a_stride,
       b_stride, z_stride, out_stride;
   float scale; /* 0: K^-0.5 */
+  /* 1: a GPU may begin with this call before the kernel ahead of it in the
+   * stream has ended, which then may still write this call's inputs but none of
+   * its pool, indices, caches and parameters (docs/DECODE.md). */
+  int64_t overlap;
 } kdac_call;
 
 /* Bytes of device memory that a call of these sizes needs as workspace; 0 where

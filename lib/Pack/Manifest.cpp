@@ -91,6 +91,7 @@ json launchJson(const Launch &launch) {
           {"overlaps", launch.overlaps},
           {"block_threads", launch.blockThreads},
           {"shared_bytes", launch.sharedBytes},
+          {"waits", launch.waits},
           {"scratch_bytes", launch.scratchBytes},
           {"registers", launch.registers},
           {"spill_bytes", launch.spillBytes},
@@ -238,6 +239,8 @@ Launch readLaunch(const json &value, const std::string &where,
         f.reject(key, size.message());
   launch.blockThreads = f.integer("block_threads", 1, 1024);
   launch.sharedBytes = f.integer("shared_bytes", 0, 1 << 20);
+  if (f.has("waits"))
+    launch.waits = f.boolean("waits");
   launch.scratchBytes = f.integer("scratch_bytes", 0, int64_t(1) << 40);
   launch.registers = f.integer("registers", 0, 1 << 16);
   launch.spillBytes = f.integer("spill_bytes", 0, 1 << 30);

@@ -116,6 +116,7 @@ static Error readLaunch(mlir::LLVM::LLVMFuncOp function,
   launch.when = text("kdac.when", "");
   launch.abi = parseLaunchAbi(text("kdac.abi", "bare")).value();
   launch.overlaps = function->hasAttr("kdac.overlaps");
+  launch.waits = function->hasAttr(tile::kWaitsAttr);
   launch.usesWorkspace = function->hasAttr("kdac.workspace");
   if (auto sizes = function->getAttrOfType<mlir::ArrayAttr>("kdac.sizes")) {
     kernel.sizes.clear();
@@ -325,6 +326,7 @@ PackVariant packVariant(const CompiledKernel &kernel) {
     launch.when = compiled.when;
     launch.usesWorkspace = compiled.usesWorkspace;
     launch.overlaps = compiled.overlaps;
+    launch.waits = compiled.waits;
     launch.blockThreads = compiled.blockThreads;
     launch.sharedBytes = compiled.sharedBytes;
     launch.scratchBytes = kernel.scratchBytes;

@@ -349,8 +349,8 @@ kdac_status *kdac_kernel_launch(const kdac_kernel *kernel, void *stream,
   if (Status s = checkWorkspace(*kernel, c, arguments.argv); !s.ok())
     return toC(s);
   if (kernel->gpu)
-    return toC(
-        kernel->gpu->launch(static_cast<cuda::Stream>(stream), arguments.argv));
+    return toC(kernel->gpu->launch(static_cast<cuda::Stream>(stream),
+                                   arguments.argv, c.overlap != 0));
   std::lock_guard<std::mutex> turn(kernel->host->mutex);
   return toC(kernel->onHost->launch(kernel->host->pool, arguments.argv));
 }

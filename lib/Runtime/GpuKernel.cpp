@@ -158,11 +158,12 @@ StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv,
   return grids;
 }
 
-Status GpuKernel::launch(cuda::Stream stream, CallArguments argv) const {
+Status GpuKernel::launch(cuda::Stream stream, CallArguments argv,
+                         bool overlap) const {
   StatusOr<Grids> grids = check(argv);
   if (!grids.ok())
     return grids.status();
-  return launchChecked(stream, argv, *grids);
+  return launchChecked(stream, argv, *grids, overlap);
 }
 
 /// `argv` with what the kernel takes after it: null pointers.
@@ -193,17 +194,19 @@ static cuda::Result launchOverlapping(const cuda::Driver &d,
 }
 
 Status GpuKernel::launchChecked(cuda::Stream stream, CallArguments argv,
-                                const Grids &grids) const {
+                                const Grids &grids, bool overlap) const {
   const cuda::Driver &d = state->device.driver();
   Device::Scope scope(state->device);
-  bool isFirst = true; // work of other calls is not overlapped
+  bool isFirst = true;
   for (size_t i = 0; i < state->variant.launches.size(); ++i) {
     if (grids[i] == 0)
       continue;
     const Launch &launch = state->variant.launches[i];
     Parameters parameters(launch, argv);
     cuda::Result result;
-    if (launch.overlaps && !isFirst && d.launchKernelEx)
+    // Work of other calls is overlapped where the caller allows it.
+    bool isEarly = isFirst ? overlap && launch.waits : launch.overlaps;
+    if (isEarly && d.launchKernelEx)
       result = launchOverlapping(d, state->functions[i], launch, grids[i],
                                  stream, parameters.values.data());
     else

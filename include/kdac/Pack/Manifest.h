@@ -59,6 +59,10 @@ struct Launch {
   /// waits itself (programmatic dependent launch).
   bool overlaps = false;
   int64_t blockThreads = 1; ///< GPU only
+  /// GPU only: waits by itself for the kernels ahead of it before it reads a
+  /// token or writes anything, so that it may be launched before they have
+  /// ended.
+  bool waits = false;
   int64_t sharedBytes = 0;  ///< GPU only: dynamic shared memory
   int64_t scratchBytes = 0; ///< host only: 64-byte aligned, per thread
   int64_t registers = 0;    ///< GPU only: per thread, as ptxas reports

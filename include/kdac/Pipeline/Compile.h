@@ -43,6 +43,7 @@ struct CompiledLaunch {
   LaunchAbi abi = LaunchAbi::Bare;
   int64_t blockThreads = 1;
   int64_t sharedBytes = 0;           ///< dynamic shared memory of a block
+  bool waits = false;                ///< for kernels ahead of it, by itself
   std::optional<PtxasReport> report; ///< of the cubin
 };
 

@@ -39,11 +39,15 @@ public:
 
   /// Checks the call and enqueues it on `stream`; with a status word after a
   /// kernel that checks its indices (poolStatus reads the word).
-  Status launch(cuda::Stream stream, CallArguments argv) const;
+  /// `overlap`: if the first kernel waits by itself, it may begin before the
+  /// one ahead of it in the stream has ended (programmatic dependent launch),
+  /// which then may still write inputs, but no pool, index, cache or parameter.
+  Status launch(cuda::Stream stream, CallArguments argv,
+                bool overlap = false) const;
   /// Enqueues a call of `grid` instances that was checked before: checkCall and
   /// gridOf done once for a call that is repeated.
   Status launchChecked(cuda::Stream stream, CallArguments argv,
-                       const Grids &grids) const;
+                       const Grids &grids, bool overlap = false) const;
   /// checkCall, and gridOf of every launch; `schedule` as there.
   StatusOr<Grids> check(CallArguments argv,
                         const std::string *schedule = nullptr) const;
