@@ -74,6 +74,8 @@ std::vector<CaseSpec> stepCases() {
 
 /// Pools: beside the cases of every step kernel, indices of all kinds.
 std::vector<CaseSpec> poolCases(int64_t tokens) {
+  CaseSpec each = packed({5, 1, 8, 2, 0, 3, 7, 4, 6}, 1, 2);
+  each.hasSources = true;
   CaseSpec beside = dense(6, tokens, 2, 4);
   beside.inPlace = false;
   CaseSpec apart = dense(7, tokens, 2, 2);
@@ -90,7 +92,7 @@ std::vector<CaseSpec> poolCases(int64_t tokens) {
   CaseSpec twice = dense(40, tokens, 1, 1);
   for (int64_t n = 0; n < 40; ++n)
     twice.slots.push_back(n == 37 ? 5 : n);
-  return {beside, apart, order, wild, outside, twice};
+  return {each, beside, apart, order, wild, outside, twice};
 }
 
 bool parseCount(const std::string &text, int64_t &value) {
