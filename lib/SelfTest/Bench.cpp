@@ -1,4 +1,5 @@
 #include "Bench.h"
+#include "Graphs.h"
 #include "Timing.h"
 
 #include <algorithm>
@@ -17,6 +18,9 @@ constexpr double sampleBudget = 2e5;
 /// Events on either side of a shorter sample would measure themselves, so it
 /// holds several launches.
 constexpr double minSampleMicroseconds = 200;
+/// Shorter launches are replayed as a graph: the host enqueues them no faster
+/// than the device runs them.
+constexpr double graphMicroseconds = 20, minGraphMicroseconds = 1000;
 constexpr size_t maxSets = 12;
 constexpr int warmUps = 3;
 
@@ -85,8 +89,9 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
   StatusOr<Buffer> out =
       sampledOutput(*call.find("out"), "out", v.dtype, shape.allTokens(),
                     shape.valueHeads, v.valueDim, heads);
+  int64_t states = v.snapshots ? shape.allTokens() : shape.sequences;
   StatusOr<Buffer> state =
-      sampledOutput(*call.find("ht"), "ht", v.stateDtype, shape.sequences,
+      sampledOutput(*call.find("ht"), "ht", v.stateDtype, states,
                     shape.valueHeads, stateSize, heads);
   if (!out.ok() || !state.ok())
     return out.ok() ? state.status() : out.status();
@@ -94,7 +99,8 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
   const reference::Results &expected = oracle(v, shape);
   session.beat();
   Comparison outError = compare(*out, expected.out, shape.allTokens());
-  Comparison stateError = compare(*state, expected.finalState, shape.sequences);
+  Comparison stateError = compare(
+      *state, v.snapshots ? expected.states : expected.finalState, states);
   entry.errorOut = outError.relative;
   entry.errorState = stateError.relative;
   reference::Tolerance tolerance =
@@ -107,33 +113,49 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
                                    cuda::Stream stream,
-                                   const GpuKernel::Grids &grids) {
+                                   const GpuKernel::Grids &grids,
+                                   bool &isGraph) {
   size_t next = 0;
   int launches = 1;
   auto enqueue = [&] {
     Status status;
     for (int i = 0; i < launches && status.ok(); ++i)
-      status = kernel.launchChecked(
-          stream, sets[next++ % sets.size()]->arguments(), grids);
+      status =
+          kernel.launchChecked(stream, sets[next++ % sets.size()]->arguments(),
+                               grids, session.settings.overlap);
     return status;
   };
   StatusOr<double> guess = medianMicroseconds(device, stream, warmUps, enqueue);
   if (!guess.ok())
     return guess;
   double one = std::max(*guess, 1.0);
-  launches = std::max(1, static_cast<int>(minSampleMicroseconds / one));
+  isGraph = one < graphMicroseconds;
+  launches = std::max(
+      1, static_cast<int>(
+             (isGraph ? minGraphMicroseconds : minSampleMicroseconds) / one));
   int samples = std::clamp(static_cast<int>(sampleBudget / (one * launches)),
                            minSamples, maxSamples);
-  StatusOr<double> us = medianMicroseconds(device, stream, samples, enqueue);
+  StatusOr<double> us = 0.0;
+  if (isGraph) {
+    StatusOr<Replay> graph =
+        Replay::capture(device, stream, session.settings.driver, enqueue);
+    if (!graph.ok())
+      return graph.status();
+    us = medianMicroseconds(device, stream, samples,
+                            [&] { return graph->launch(stream); });
+  } else {
+    us = medianMicroseconds(device, stream, samples, enqueue);
+  }
   return us.ok() ? StatusOr<double>(*us / launches) : us;
 }
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
-                                   cuda::Stream stream, std::string &launches) {
+                                   cuda::Stream stream, std::string &launches,
+                                   bool &isGraph) {
   StatusOr<GpuKernel::Grids> grids = kernel.check(sets[0]->arguments());
   if (!grids.ok())
     return grids.status();
-  StatusOr<double> all = time(kernel, sets, stream, *grids);
+  StatusOr<double> all = time(kernel, sets, stream, *grids, isGraph);
   const std::vector<Launch> &list = kernel.variant().launches;
   auto happens = [](int64_t grid) { return grid != 0; };
   if (std::count_if(grids->begin(), grids->end(), happens) < 2)
@@ -142,8 +164,9 @@ StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
     if (!happens((*grids)[i]))
       continue;
     GpuKernel::Grids alone = {};
+    bool isAloneGraph = false;
     alone[i] = (*grids)[i];
-    StatusOr<double> us = time(kernel, sets, stream, alone);
+    StatusOr<double> us = time(kernel, sets, stream, alone, isAloneGraph);
     if (!us.ok())
       return us;
     char text[32];
@@ -169,7 +192,8 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
   if (correct.code() == ErrorCode::Device)
     return correct;
   // A wrong kernel is timed too: whoever repairs it wants to know.
-  StatusOr<double> us = time(kernel, *sets, stream->get(), launches);
+  bool isGraph = false;
+  StatusOr<double> us = time(kernel, *sets, stream->get(), launches, isGraph);
   if (!us.ok())
     return us.status();
   if (!correct.ok())
@@ -185,7 +209,8 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
       session.settings.inputs +
       " periodic seed=" + std::to_string(session.seed) +
       " heads-checked=" + std::to_string(sampledHeads(shape).size()) +
-      " sets=" + std::to_string(sets->size());
+      " sets=" + std::to_string(sets->size()) + (isGraph ? " graph" : "") +
+      (session.settings.overlap ? " overlapped" : "");
   entry.microseconds = *us;
   entry.floorMicroseconds = floorMicroseconds(sets->front()->bytes());
   return entry;

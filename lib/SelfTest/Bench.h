@@ -28,11 +28,13 @@ private:
   Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
                     const BenchCall &call, cuda::Stream stream, Entry &entry);
   StatusOr<double> time(const GpuKernel &kernel, const Sets &sets,
-                        cuda::Stream stream, const GpuKernel::Grids &grids);
+                        cuda::Stream stream, const GpuKernel::Grids &grids,
+                        bool &isGraph);
   /// A time for the call, and where it has several launches, alone in
   /// `launches`, one for each.
   StatusOr<double> time(const GpuKernel &kernel, const Sets &sets,
-                        cuda::Stream stream, std::string &launches);
+                        cuda::Stream stream, std::string &launches,
+                        bool &isGraph);
   StatusOr<Entry> measure(const GpuKernel &kernel, const BenchShape &shape,
                           std::string &launches);
   const reference::Results &oracle(const Variant &variant,

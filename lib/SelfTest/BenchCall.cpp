@@ -3,8 +3,10 @@
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Float.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 
 namespace kdac::selftest {
 
@@ -25,14 +27,17 @@ struct Sizes {
 
   int64_t elements(const Arg &arg) const {
     int64_t hv = shape.valueHeads, state = hv * v.keyDim * v.valueDim;
-    if (arg.name == "h0" || arg.name == "ht")
+    if (arg.name == "h0")
       return shape.sequences * state;
+    if (arg.name == "ht")
+      return (v.snapshots ? shape.allTokens() : shape.sequences) * state;
+    if (arg.name == "snapshots")
+      return shape.allTokens();
     if (arg.name == "offsets")
       return shape.lengths.empty() ? 0 : shape.sequences + 1;
     if (arg.name == "slots")
       return shape.sequences;
-    if (arg.name == "sources" || arg.name == "snapshots" ||
-        arg.name == "status")
+    if (arg.name == "sources" || arg.name == "status")
       return 0;
     if (reference::isCache(arg.name))
       return shape.sequences * rowElements(arg);
@@ -66,7 +71,7 @@ struct Sizes {
       return shape.valueHeads;
     int64_t matrix = v.keyDim * v.valueDim;
     if (name == "pool")
-      return shape.sequences;
+      return std::max(shape.sequences, shape.allTokens());
     if (name == "slot_pitch")
       return shape.valueHeads * matrix;
     if (name == "head_pitch")
@@ -86,11 +91,11 @@ std::vector<int64_t> boundsOf(const BenchShape &shape) {
   return bounds;
 }
 
-/// Each sequence owns its number as a slot; a pool holds no others.
-std::vector<int64_t> slotsOf(const BenchShape &shape) {
-  std::vector<int64_t> slots;
-  for (int64_t n = 0; n < shape.sequences; ++n)
-    slots.push_back(n);
+/// Each sequence owns its number as a slot, each token as a snapshot's: h0 and
+/// ht are pools of their own, with no other slots.
+std::vector<int64_t> upTo(int64_t count) {
+  std::vector<int64_t> slots(static_cast<size_t>(count));
+  std::iota(slots.begin(), slots.end(), 0);
   return slots;
 }
 
@@ -214,8 +219,8 @@ Status BenchCall::add(const Device &device, const Variant &variant,
           ? buffer->fill(0xff, stream)
       : arg.name == "offsets"
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
-      : arg.name == "slots"
-          ? uploadIntegers(*buffer, arg.dtype, slotsOf(shape))
+      : arg.name == "slots" || arg.name == "snapshots"
+          ? uploadIntegers(*buffer, arg.dtype, upTo(elements))
           : patterns.of(variant, arg).fill(*buffer, elements, stream, device);
   slots[i] = buffer->address();
   total += static_cast<double>(size);
@@ -286,6 +291,7 @@ reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
   op.b = rows["b"];
   op.initial = rows["h0"];
   op.layout = v.stateLayout;
+  op.keepAll = v.snapshots;
   op.scale = 1 / std::sqrt(static_cast<float>(v.keyDim));
   return op;
 }

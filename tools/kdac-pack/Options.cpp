@@ -62,6 +62,8 @@ public:
                     "what calls get: random, correlated (keys), gate_zero, "
                     "gate_bound, ...: a time must not depend on it")
         ->capture_default_str();
+    bench.add_flag("--overlap", o.settings.overlap,
+                   "launches may begin before those ahead of them have ended");
     CLI::App &embed = command(Command::Embed, "embed",
                               "write the pack as C source and header");
     embed.add_option("-o,--output", o.outputDir, "folder of the two files")

@@ -25,7 +25,9 @@ struct Settings {
   std::string benchFilter; ///< the same, for timing only
   std::string bench;       ///< shapes, see BenchShape; "": none
   std::string inputs = "random"; ///< what timed calls get: a reference recipe
-  bool cases = true;             ///< run the correctness cases
+  /// Timed launches may begin before those ahead of them have ended.
+  bool overlap = false;
+  bool cases = true; ///< run the correctness cases
   /// The GPU is emulated: every case runs once, without being timed, none has
   /// thousands of sequences, and nothing is recorded about a GPU.
   bool emulated = false;
