@@ -1,13 +1,16 @@
-# The pack that kdac-run carries, and small random checkpoints with what the f64
-# reference expects of them. KDAC_RUN_PACK and KDAC_TINY_MODELS are their paths,
-# kdac-run-pack and kdac-tiny-models the targets that make them.
+# The packs that kdac-run carries, and small random checkpoints with what the f64
+# reference expects of them. KDAC_RUN_PACK, KDAC_RUN_GPU_PACK and KDAC_TINY_MODELS
+# are their paths, kdac-run-pack and kdac-tiny-models the targets that make them.
 set(KDAC_RUN_PACK ${PROJECT_BINARY_DIR}/kdac-run.kdac)
-add_custom_command(OUTPUT ${KDAC_RUN_PACK}
-  COMMAND kdac compile ${PROJECT_SOURCE_DIR}/packs/kdac-run.yaml
-    -o ${KDAC_RUN_PACK}
-  DEPENDS ${PROJECT_SOURCE_DIR}/packs/kdac-run.yaml kdac
-  COMMENT "Compiling the kernels of kdac-run" VERBATIM)
-add_custom_target(kdac-run-pack DEPENDS ${KDAC_RUN_PACK})
+set(KDAC_RUN_GPU_PACK ${PROJECT_BINARY_DIR}/kdac-run-gpu.kdac)
+foreach(pack IN ITEMS kdac-run kdac-run-gpu)
+  add_custom_command(OUTPUT ${PROJECT_BINARY_DIR}/${pack}.kdac
+    COMMAND kdac compile ${PROJECT_SOURCE_DIR}/packs/${pack}.yaml
+      -o ${PROJECT_BINARY_DIR}/${pack}.kdac
+    DEPENDS ${PROJECT_SOURCE_DIR}/packs/${pack}.yaml kdac
+    COMMENT "Compiling the kernels of ${pack}.kdac" VERBATIM)
+endforeach()
+add_custom_target(kdac-run-pack DEPENDS ${KDAC_RUN_PACK} ${KDAC_RUN_GPU_PACK})
 
 # A Python with NumPy: Debian's, if the first one in the path has none.
 foreach(candidate IN ITEMS ${KDAC_NUMPY_PYTHON} python3 /usr/bin/python3)

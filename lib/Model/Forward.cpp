@@ -14,14 +14,15 @@ struct Pass {
   const BatchView &batch;
   Activations a;
 
-  void layers(const Weights &weights, const std::vector<int32_t> &tokens);
-  void mixTokens(const LayerWeights &w, int64_t layer, Rows x, Rows y);
+  void run(const Weights &weights, const CallData &call);
+  void layers(const Weights &weights);
+  void mixTokens(const LayerWeights &w, int64_t layer, Rows y);
   void kda(const KdaWeights &w, const KdaCache &cache, Rows x, Rows y);
   void mla(const MlaWeights &w, const MlaCache &cache, Rows x, Rows y);
   void mlp(const MlpWeights &w, Rows x, Rows y);
   void moe(const MoeWeights &w, Rows x, Rows y);
   void latentMoe(const MoeWeights &w, Rows x, Rows y);
-  void feedForward(const LayerWeights &w, int64_t layer, Rows x, Rows y);
+  void feedForward(const LayerWeights &w, int64_t layer, Rows y);
   void residualLayer(const LayerWeights &w, int64_t layer);
   void plainLayer(const LayerWeights &w, int64_t layer);
 };
@@ -30,7 +31,7 @@ Activations cut(Activations a, int64_t tokens) {
   for (Rows *rows :
        {&a.stream,   &a.normed, &a.branch, &a.mixed,    &a.q,
         &a.k,        &a.v,      &a.qConv,  &a.kConv,    &a.vConv,
-        &a.low,      &a.decay,  &a.z,      &a.o,        &a.beta,
+        &a.low,      &a.gateLow, &a.decay,  &a.z,      &a.o,        &a.beta,
         &a.queryLow, &a.query,  &a.latent, &a.values,   &a.valueGate,
         &a.gate,     &a.up,     &a.router, &a.expertIn, &a.expertOut})
     *rows = rows->first(tokens);
@@ -40,17 +41,15 @@ Activations cut(Activations a, int64_t tokens) {
 }
 
 void Pass::kda(const KdaWeights &w, const KdaCache &cache, Rows x, Rows y) {
-  ops.matmul(x, w.q, a.q);
-  ops.matmul(x, w.k, a.k);
-  ops.matmul(x, w.v, a.v);
-  ops.matmul(x, w.fA, a.low);
-  ops.matmul(a.low, w.fB, a.decay);
-  ops.matmul(x, w.beta, a.beta);
+  Product q = {x, &w.q, a.q}, k = {x, &w.k, a.k}, v = {x, &w.v, a.v};
+  Product decayLow = {x, &w.fA, a.low}, beta = {x, &w.beta, a.beta};
+  Product decay = {a.low, &w.fB, a.decay};
   if (w.g) {
-    ops.matmul(x, w.g, a.z);
+    ops.products({q, k, v, decayLow, beta, {x, &w.g, a.z}});
+    ops.products({decay});
   } else {
-    ops.matmul(x, w.gA, a.low);
-    ops.matmul(a.low, w.gB, a.z);
+    ops.products({q, k, v, decayLow, beta, {x, &w.gA, a.gateLow}});
+    ops.products({decay, {a.gateLow, &w.gB, a.z}});
   }
   if (batch.isDecode) {
     ops.kdaStep(batch, w, a.q, a.k, a.v, a.decay, a.beta, a.z, cache, a.o);
@@ -66,14 +65,14 @@ void Pass::kda(const KdaWeights &w, const KdaCache &cache, Rows x, Rows y) {
 }
 
 void Pass::mla(const MlaWeights &w, const MlaCache &cache, Rows x, Rows y) {
+  Product latent = {x, &w.kvA, a.latent};
   if (w.q) {
-    ops.matmul(x, w.q, a.query);
+    ops.products({{x, &w.q, a.query}, latent});
   } else {
-    ops.matmul(x, w.qA, a.queryLow);
+    ops.products({{x, &w.qA, a.queryLow}, latent});
     ops.rmsNorm(a.queryLow, w.qNorm, config.latentNormEps, a.queryLow);
     ops.matmul(a.queryLow, w.qB, a.query);
   }
-  ops.matmul(x, w.kvA, a.latent);
   ops.storeLatent(batch, a.latent, w.kvNorm, config.latentNormEps, cache);
   ops.attend(batch, a.query, w.kvB, cache, a.values);
   if (w.g) {
@@ -84,9 +83,8 @@ void Pass::mla(const MlaWeights &w, const MlaCache &cache, Rows x, Rows y) {
 }
 
 void Pass::mlp(const MlpWeights &w, Rows x, Rows y) {
-  Rows gate = a.gate.columns(0, w.gate.out), up = a.up.columns(0, w.up.out);
-  ops.matmul(x, w.gate, gate);
-  ops.matmul(x, w.up, up);
+  Rows gate = a.gate.columns(w.gate.out), up = a.up.columns(w.up.out);
+  ops.products({{x, &w.gate, gate}, {x, &w.up, up}});
   ops.activate(gate, up, gate);
   ops.matmul(gate, w.down, y);
 }
@@ -113,27 +111,30 @@ void Pass::moe(const MoeWeights &w, Rows x, Rows y) {
   }
 }
 
-void Pass::mixTokens(const LayerWeights &w, int64_t layer, Rows x, Rows y) {
-  ops.rmsNorm(x, w.inputNorm, config.normEps, a.normed);
+/// Both on a.normed.
+void Pass::mixTokens(const LayerWeights &w, int64_t layer, Rows y) {
   if (config.mixers[static_cast<size_t>(layer)] == Mixer::Kda)
     kda(w.kda, session.kda(layer), a.normed, y);
   else
     mla(w.mla, session.mla(layer), a.normed, y);
 }
 
-void Pass::feedForward(const LayerWeights &w, int64_t layer, Rows x, Rows y) {
-  ops.rmsNorm(x, w.postNorm, config.normEps, a.normed);
+void Pass::feedForward(const LayerWeights &w, int64_t layer, Rows y) {
   if (config.isMoe(layer))
     moe(w.moe, a.normed, y);
   else
     mlp(w.mlp, a.normed, y);
 }
 
+/// The branch of the layer before is added here.
 void Pass::plainLayer(const LayerWeights &w, int64_t layer) {
-  mixTokens(w, layer, a.stream, a.branch);
-  ops.add(a.branch, a.stream);
-  feedForward(w, layer, a.stream, a.branch);
-  ops.add(a.branch, a.stream);
+  if (layer == 0)
+    ops.rmsNorm(a.stream, w.inputNorm, config.normEps, a.normed);
+  else
+    ops.addNorm(a.branch, a.stream, w.inputNorm, config.normEps, a.normed);
+  mixTokens(w, layer, a.branch);
+  ops.addNorm(a.branch, a.stream, w.postNorm, config.normEps, a.normed);
+  feedForward(w, layer, a.branch);
 }
 
 /// hybrid-model.md 2.2: `stream` is the residual inside a block of layers, the
@@ -148,7 +149,8 @@ void Pass::residualLayer(const LayerWeights &w, int64_t layer) {
             a.mixed);
     x = a.mixed;
   }
-  mixTokens(w, layer, x, a.branch);
+  ops.rmsNorm(x, w.inputNorm, config.normEps, a.normed);
+  mixTokens(w, layer, a.branch);
   if (isFirst) {
     ops.copy(a.stream, a.bank[static_cast<size_t>(entries++)]);
     ops.copy(a.branch, a.stream);
@@ -156,12 +158,12 @@ void Pass::residualLayer(const LayerWeights &w, int64_t layer) {
     ops.add(a.branch, a.stream);
   }
   ops.mix(a.bank.data(), entries, a.stream, w.mlpMix, config.normEps, a.mixed);
-  feedForward(w, layer, a.mixed, a.branch);
+  ops.rmsNorm(a.mixed, w.postNorm, config.normEps, a.normed);
+  feedForward(w, layer, a.branch);
   ops.add(a.branch, a.stream);
 }
 
-void Pass::layers(const Weights &weights, const std::vector<int32_t> &tokens) {
-  ops.embed(tokens.data(), weights.embedding, a.stream);
+void Pass::layers(const Weights &weights) {
   for (int64_t i = 0; i < config.layers(); ++i)
     if (config.residualBlock > 0)
       residualLayer(weights.layers[static_cast<size_t>(i)], i);
@@ -170,6 +172,19 @@ void Pass::layers(const Weights &weights, const std::vector<int32_t> &tokens) {
   if (config.residualBlock > 0)
     ops.mix(a.bank.data(), static_cast<int64_t>(a.bank.size()), a.stream,
             weights.outputMix, config.normEps, a.stream);
+  else
+    ops.add(a.branch, a.stream);
+}
+
+void Pass::run(const Weights &weights, const CallData &call) {
+  ops.embed(call.tokens, weights.embedding, a.stream);
+  layers(weights);
+  Rows chosen = a.chosen.first(call.outputCount);
+  Rows logits = a.logits.first(call.outputCount);
+  ops.gather(a.stream, call.outputs, chosen);
+  ops.rmsNorm(chosen, weights.norm, config.normEps, chosen);
+  ops.matmul(chosen, weights.head, logits);
+  ops.argmax(logits, a.best);
 }
 
 Status refuse(const std::string &message) {
@@ -246,30 +261,36 @@ StatusOr<Rows> forward(const ModelConfig &config, const Weights &weights,
     return s;
   std::vector<int32_t> slots, sources, offsets = {0};
   bool isDecode = true;
+  int64_t longest = 0, keys = 0;
   for (const Piece &piece : pieces) {
     slots.push_back(piece.slot);
     sources.push_back(piece.past > 0 ? piece.slot : -1);
     offsets.push_back(static_cast<int32_t>(piece.begin + piece.count));
     isDecode &= piece.count == 1;
+    longest = std::max(longest, piece.count);
+    keys = std::max(keys, piece.past + piece.count);
   }
   auto count = static_cast<int64_t>(batch.tokens.size());
   BatchView view = {pieces.data(),  static_cast<int64_t>(pieces.size()),
                     count,          slots.data(),
                     sources.data(), offsets.data(),
-                    isDecode};
-  ops.clear();
-  Pass pass{config, ops, session, view, cut(session.activations(), count)};
-  pass.layers(weights, batch.tokens);
+                    isDecode,       longest,
+                    keys};
   auto rows = static_cast<int64_t>(batch.outputs.size());
-  Rows chosen = pass.a.chosen.first(rows), logits = pass.a.logits.first(rows);
-  ops.gather(pass.a.stream, batch.outputs.data(), chosen);
-  ops.rmsNorm(chosen, weights.norm, config.normEps, chosen);
-  ops.matmul(chosen, weights.head, logits);
+  CallData call = {view, batch.tokens.data(), batch.outputs.data(), rows,
+                   &session.activations()};
+  if (Status s = session.publish(); !s.ok())
+    return s;
+  ops.clear();
+  if (ops.begin(call))
+    Pass{config, ops, session, call.batch, cut(session.activations(), count)}
+        .run(weights, call);
+  ops.end();
   if (!ops.status().ok())
     return ops.status();
   for (const Piece &piece : pieces)
     session.advance(piece.slot, piece.count);
-  return logits;
+  return session.activations().logits.first(rows);
 }
 
 } // namespace kdac::model

@@ -44,7 +44,9 @@ private:
   Status prefill();
   Status decode();
   Status call(const Batch &batch, const std::vector<size_t> &wanting);
-  void accept(size_t index, const float *logits);
+  /// The next token of a sequence from its row of the call's logits.
+  StatusOr<int32_t> choose(size_t index, Rows logits, int64_t row);
+  Status accept(size_t index, Rows logits, int64_t row);
   void finishEnded();
   bool isFed(const Running &r) const { return r.fed == promptSize(r.request); }
   int64_t promptSize(size_t i) const {
@@ -64,6 +66,7 @@ private:
   std::vector<bool> isEnded = std::vector<bool>(requests.size(), false);
   size_t next = 0; ///< the first request without a slot
   Clock::time_point start = Clock::now();
+  std::vector<float> line; ///< a row of logits, for sampling
 };
 
 Status Scheduler::check(size_t i) const {
@@ -116,13 +119,34 @@ Status Scheduler::admit() {
   return Status::success();
 }
 
-void Scheduler::accept(size_t index, const float *logits) {
+StatusOr<int32_t> Scheduler::choose(size_t index, Rows logits, int64_t row) {
+  Running &r = running[index];
+  Memory &memory = session.memory();
+  if (requests[r.request].sampling.temperature == 0) {
+    int32_t best = 0;
+    Status status =
+        memory.read(&best, session.activations().best + row, sizeof best);
+    if (!status.ok())
+      return status;
+    return best;
+  }
+  line.resize(static_cast<size_t>(logits.width));
+  Status status = memory.read(line.data(), logits.row(row), logits.width * 4);
+  if (!status.ok())
+    return status;
+  return r.sampler.pick(line.data(), logits.width);
+}
+
+Status Scheduler::accept(size_t index, Rows logits, int64_t row) {
   Running &r = running[index];
   GenerateResult &result = results[r.request];
   const GenerateRequest &request = requests[r.request];
   bool isDone = request.newTokens == 0;
   if (!isDone) {
-    int32_t token = r.sampler.pick(logits, config.vocab);
+    StatusOr<int32_t> chosen = choose(index, logits, row);
+    if (!chosen.ok())
+      return chosen.status();
+    int32_t token = *chosen;
     if (result.tokens.empty())
       result.firstTokenSeconds = secondsSince(start);
     if (std::find(stops.begin(), stops.end(), token) != stops.end()) {
@@ -137,6 +161,7 @@ void Scheduler::accept(size_t index, const float *logits) {
     }
   }
   isEnded[r.request] = isDone;
+  return Status::success();
 }
 
 Status Scheduler::call(const Batch &batch, const std::vector<size_t> &wanting) {
@@ -145,7 +170,9 @@ Status Scheduler::call(const Batch &batch, const std::vector<size_t> &wanting) {
     return logits.status();
   ++stats.forwardCalls;
   for (size_t i = 0; i < wanting.size(); ++i)
-    accept(wanting[i], logits->row(static_cast<int64_t>(i)));
+    if (Status s = accept(wanting[i], *logits, static_cast<int64_t>(i));
+        !s.ok())
+      return s;
   return Status::success();
 }
 

@@ -5,57 +5,25 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 namespace kdac::model {
 
-namespace {
-
-std::string shortest(double value) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.17g", value);
-  return text;
+static KdaParameters parametersOf(const KdaWeights &w) {
+  return {w.aLog.data(),  w.dtBias.data(), w.qConv.data(),
+          w.kConv.data(), w.vConv.data(),  w.oNorm.data()};
 }
-
-/// What the pack must have: states in slots, all in f32.
-Request kernelRequest(const ModelConfig &config, bool isStep) {
-  std::string dim = std::to_string(config.kdaDim);
-  Request request;
-  request.options = {{"form", isStep ? "step" : "chunk"},
-                     {"key-dim", dim},
-                     {"value-dim", dim},
-                     {"dtype", "f32"},
-                     {"gate", config.gateLowerBound ? "bounded" : "softplus"},
-                     {"slots", "i32"}};
-  if (config.gateLowerBound)
-    request.options.push_back(
-        {"lower-bound", shortest(*config.gateLowerBound)});
-  if (isStep) {
-    request.options.push_back({"conv", std::to_string(config.convWidth)});
-    request.options.push_back({"norm", "sigmoid"});
-    request.options.push_back({"norm-eps", shortest(config.normEps)});
-  }
-  return request;
-}
-
-} // namespace
 
 Status HostOps::loadKernel(const PackReader &pack, bool isStep) {
-  StatusOr<const PackVariant *> variant =
-      selectVariant(pack, Place(), kernelRequest(config, isStep));
+  StatusOr<const PackVariant *> variant = selectVariant(
+      pack, Place(), kdaRequest(config, isStep, Element::F32));
   if (!variant.ok())
     return variant.status();
   StatusOr<HostKernel> kernel = HostKernel::load(pack, **variant);
   if (!kernel.ok())
     return kernel.status();
-  auto call = std::make_unique<NamedCall>(std::move(*kernel));
-  // The largest call decides the scratch.
-  call->size("N", limits.pieces);
-  call->size("T", limits.tokens);
-  call->size("H", config.kdaHeads);
-  call->size("HV", config.kdaHeads);
-  call->pointer("offsets", this);
-  StatusOr<int64_t> bytes = call->workspaceBytes();
+  auto call = std::make_unique<KdaKernel>(std::move(*kernel));
+  StatusOr<int64_t> bytes =
+      kdaWorkspaceBytes(call->call, config, limits.pieces, limits.tokens);
   if (!bytes.ok())
     return bytes.status();
   if (*bytes > workspace.size()) {
@@ -69,37 +37,9 @@ Status HostOps::loadKernel(const PackReader &pack, bool isStep) {
   return Status::success();
 }
 
-void HostOps::setKda(NamedCall &call, const BatchView &batch,
-                     const KdaWeights &w, const Rows (&qkv)[3], Rows decay,
-                     Rows beta, const KdaCache &cache, Rows out) const {
-  const char *names[] = {"q", "k", "v"};
-  for (int i = 0; i < 3; ++i) {
-    call.pointer(names[i], qkv[i].data);
-    call.size(std::string(names[i]) + "_stride", qkv[i].stride);
-  }
-  call.pointer("g", decay.data);
-  call.size("g_stride", decay.stride);
-  call.pointer("beta", beta.data);
-  call.size("beta_stride", beta.stride);
-  call.pointer("A_log", w.aLog.data());
-  call.pointer("dt_bias", w.dtBias.data());
-  call.pointer("h0", cache.state);
-  call.pointer("ht", cache.state);
-  call.pointer("slots", batch.slots);
-  call.pointer("sources", batch.sources);
-  call.pointer("offsets", batch.offsets);
-  call.pointer("out", out.data);
-  call.size("out_stride", out.stride);
-  call.pointer("workspace", workspace.bytes());
-  call.size("N", batch.count);
-  call.size("T", batch.tokens);
-  call.size("H", config.kdaHeads);
-  call.size("HV", config.kdaHeads);
-  int64_t matrix = config.kdaDim * config.kdaDim;
-  call.size("pool", cache.slots);
-  call.size("head_pitch", matrix);
-  call.size("slot_pitch", config.kdaHeads * matrix);
-  call.scale(1 / std::sqrt(static_cast<float>(config.kdaDim)));
+void HostOps::launch(const KdaKernel &kernel) {
+  if (Status s = kernel.kernel.launch(pool, kernel.call.arguments()); !s.ok())
+    fail(s);
 }
 
 void HostOps::kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
@@ -107,9 +47,9 @@ void HostOps::kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
                        const KdaCache &cache, Rows out) {
   if (!fits(batch.tokens, batch.count))
     return;
-  setKda(*chunk, batch, w, {q, k, v}, decay, beta, cache, out);
-  if (Status s = chunk->launch(pool); !s.ok())
-    fail(s);
+  setRecurrence(chunk->call, config, batch, parametersOf(w), {q, k, v}, decay,
+                beta, cache, out, workspace.bytes());
+  launch(*chunk);
 }
 
 void HostOps::kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
@@ -117,20 +57,11 @@ void HostOps::kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
                       const KdaCache &cache, Rows out) {
   if (!fits(batch.tokens, batch.count))
     return;
-  setKda(*step, batch, w, {q, k, v}, decay, beta, cache, out);
-  step->pointer("q_conv", w.qConv.data());
-  step->pointer("k_conv", w.kConv.data());
-  step->pointer("v_conv", w.vConv.data());
-  step->pointer("q_cache", cache.q);
-  step->pointer("k_cache", cache.k);
-  step->pointer("v_cache", cache.v);
-  for (const char *name : {"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"})
-    step->size(name, config.kdaWidth() * config.convWidth);
-  step->pointer("z", z.data);
-  step->size("z_stride", z.stride);
-  step->pointer("norm_weight", w.oNorm.data());
-  if (Status s = step->launch(pool); !s.ok())
-    fail(s);
+  KdaParameters parameters = parametersOf(w);
+  setRecurrence(step->call, config, batch, parameters, {q, k, v}, decay, beta,
+                cache, out, workspace.bytes());
+  setNeighbours(step->call, config, parameters, cache, z);
+  launch(*step);
 }
 
 /// One channel of one piece: `window` holds the last W raw inputs.
@@ -152,7 +83,7 @@ static void convolveChannel(const Piece &piece, Rows x, int64_t c,
 }
 
 void HostOps::shortConv(const BatchView &batch, Rows x, const Vector &w,
-                        float *cache, Rows y) {
+                        void *cache, Rows y) {
   constexpr int64_t block = 64;
   int64_t taps = config.convWidth, blocks = (x.width + block - 1) / block;
   parallel(batch.count * blocks, [&](int64_t i, float *) {
@@ -160,7 +91,9 @@ void HostOps::shortConv(const BatchView &batch, Rows x, const Vector &w,
     int64_t begin = i % blocks * block, end = std::min(begin + block, x.width);
     for (int64_t c = begin; c < end && piece.count > 0; ++c)
       convolveChannel(piece, x, c, w.data() + c * taps, taps,
-                      cache + (piece.slot * x.width + c) * taps, y);
+                      static_cast<float *>(cache) +
+                          (piece.slot * x.width + c) * taps,
+                      y);
   });
 }
 

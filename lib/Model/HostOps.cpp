@@ -88,9 +88,9 @@ void HostOps::matmulBlock(Rows x, const Matrix &w, int64_t begin, int64_t count,
     weights = scratch;
   }
   cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, static_cast<int>(x.rows),
-              static_cast<int>(count), static_cast<int>(w.in), 1.0f, x.data,
+              static_cast<int>(count), static_cast<int>(w.in), 1.0f, x.row(0),
               static_cast<int>(x.stride), weights, static_cast<int>(w.in), 0.0f,
-              y.data + begin, static_cast<int>(y.stride));
+              y.row(0) + begin, static_cast<int>(y.stride));
 }
 
 /// A few rows are bound by reading the weights: a dot product reads them once,
@@ -159,6 +159,20 @@ void HostOps::activate(Rows gate, Rows up, Rows y) {
 void HostOps::gather(Rows x, const int32_t *index, Rows y) {
   parallel(y.rows, [&](int64_t i, float *) {
     std::copy_n(x.row(index[i]), y.width, y.row(i));
+  });
+}
+
+void HostOps::argmax(Rows x, int32_t *best) {
+  parallel(x.rows, [&](int64_t i, float *) {
+    const float *row = x.row(i);
+    int64_t at = 0;
+    float largest = -INFINITY;
+    for (int64_t c = 0; c < x.width; ++c)
+      if (row[c] > largest) {
+        largest = row[c];
+        at = c;
+      }
+    best[i] = static_cast<int32_t>(at);
   });
 }
 

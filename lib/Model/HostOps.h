@@ -5,6 +5,7 @@
 #include "AlignedBuffer.h"
 #include "NamedCall.h"
 #include "kdac/Model/HostOps.h"
+#include "kdac/Runtime/Kernel.h"
 
 #include <functional>
 
@@ -27,8 +28,9 @@ public:
   void sigmoidGate(Rows gate, Rows x) override;
   void activate(Rows gate, Rows up, Rows y) override;
   void gather(Rows x, const int32_t *index, Rows y) override;
+  void argmax(Rows x, int32_t *best) override;
 
-  void shortConv(const BatchView &batch, Rows x, const Vector &w, float *cache,
+  void shortConv(const BatchView &batch, Rows x, const Vector &w, void *cache,
                  Rows y) override;
   void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
                 Rows v, Rows decay, Rows beta, const KdaCache &cache,
@@ -62,9 +64,13 @@ private:
                    Rows y, float *scratch) const;
 
   Status loadKernel(const PackReader &pack, bool isStep);
-  void setKda(NamedCall &call, const BatchView &batch, const KdaWeights &w,
-              const Rows (&qkv)[3], Rows decay, Rows beta,
-              const KdaCache &cache, Rows out) const;
+  struct KdaKernel {
+    explicit KdaKernel(HostKernel k)
+        : kernel(std::move(k)), call(kernel.variant()) {}
+    HostKernel kernel;
+    NamedCall call;
+  };
+  void launch(const KdaKernel &kernel);
 
   void attendAbsorbed(const Piece &piece, int64_t head, Rows q,
                       const Matrix &kvB, const MlaCache &cache, Rows out,
@@ -81,7 +87,7 @@ private:
   OpsLimits limits;
   HostPool pool;
   Status first;
-  std::unique_ptr<NamedCall> chunk, step; ///< none without KDA layers
+  std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
   AlignedBuffer workspace;                ///< of the chunk kernel
   AlignedBuffer gathered, gates, ups;     ///< of an expert's rows
   std::vector<float> serial;   ///< scratch of work that one thread does

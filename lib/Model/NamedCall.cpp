@@ -1,5 +1,7 @@
 #include "NamedCall.h"
 
+#include <cmath>
+#include <cstdio>
 #include <cstring>
 
 namespace kdac::model {
@@ -15,32 +17,117 @@ int64_t indexOf(const PackVariant &variant, std::string_view name) {
   return -1;
 }
 
+std::string shortest(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.17g", value);
+  return text;
+}
+
 } // namespace
 
-NamedCall::NamedCall(HostKernel k)
-    : kernel(std::move(k)),
-      values(kernel.variant().launches.front().args.size(), 0) {
+NamedCall::NamedCall(const PackVariant &v)
+    : variant(v), values(v.launches.front().args.size(), 0) {
   for (uint64_t &value : values)
     argv.push_back(&value);
 }
 
 void NamedCall::pointer(std::string_view name, const void *value) {
-  if (int64_t i = indexOf(kernel.variant(), name); i >= 0)
+  if (int64_t i = indexOf(variant, name); i >= 0)
     std::memcpy(argv[static_cast<size_t>(i)], &value, sizeof value);
 }
 
 void NamedCall::size(std::string_view name, int64_t value) {
-  if (int64_t i = indexOf(kernel.variant(), name); i >= 0)
+  if (int64_t i = indexOf(variant, name); i >= 0)
     std::memcpy(argv[static_cast<size_t>(i)], &value, sizeof value);
 }
 
 void NamedCall::scale(float value) {
-  if (int64_t i = indexOf(kernel.variant(), "scale"); i >= 0)
+  if (int64_t i = indexOf(variant, "scale"); i >= 0)
     std::memcpy(argv[static_cast<size_t>(i)], &value, sizeof value);
 }
 
 StatusOr<int64_t> NamedCall::workspaceBytes() const {
-  return kdac::workspaceBytes(kernel.variant(), argv.data());
+  return kdac::workspaceBytes(variant, argv.data());
+}
+
+Request kdaRequest(const ModelConfig &config, bool isStep, Element type) {
+  std::string dim = std::to_string(config.kdaDim);
+  Request request;
+  request.options = {{"form", isStep ? "step" : "chunk"},
+                     {"key-dim", dim},
+                     {"value-dim", dim},
+                     {"dtype", type == Element::F32 ? "f32" : "bf16"},
+                     {"gate", config.gateLowerBound ? "bounded" : "softplus"},
+                     {"slots", "i32"}};
+  if (config.gateLowerBound)
+    request.options.push_back(
+        {"lower-bound", shortest(*config.gateLowerBound)});
+  if (isStep) {
+    request.options.push_back({"conv", std::to_string(config.convWidth)});
+    request.options.push_back({"norm", "sigmoid"});
+    request.options.push_back({"norm-eps", shortest(config.normEps)});
+  }
+  return request;
+}
+
+StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
+                                    int64_t pieces, int64_t tokens) {
+  call.size("N", pieces);
+  call.size("T", tokens);
+  call.size("H", config.kdaHeads);
+  call.size("HV", config.kdaHeads);
+  call.pointer("offsets", &call);
+  return call.workspaceBytes();
+}
+
+void setRecurrence(NamedCall &call, const ModelConfig &config,
+                   const BatchView &batch, const KdaParameters &parameters,
+                   const Rows (&qkv)[3], Rows decay, Rows beta,
+                   const KdaCache &cache, Rows out, const void *workspace) {
+  const char *names[] = {"q", "k", "v"};
+  for (int i = 0; i < 3; ++i) {
+    call.pointer(names[i], qkv[i].data);
+    call.size(std::string(names[i]) + "_stride", qkv[i].stride);
+  }
+  call.pointer("g", decay.data);
+  call.size("g_stride", decay.stride);
+  call.pointer("beta", beta.data);
+  call.size("beta_stride", beta.stride);
+  call.pointer("A_log", parameters.aLog);
+  call.pointer("dt_bias", parameters.dtBias);
+  call.pointer("h0", cache.state);
+  call.pointer("ht", cache.state);
+  call.pointer("slots", batch.slots);
+  call.pointer("sources", batch.sources);
+  call.pointer("offsets", batch.offsets);
+  call.pointer("out", out.data);
+  call.size("out_stride", out.stride);
+  call.pointer("workspace", workspace);
+  call.size("N", batch.count);
+  call.size("T", batch.tokens);
+  call.size("H", config.kdaHeads);
+  call.size("HV", config.kdaHeads);
+  int64_t matrix = config.kdaDim * config.kdaDim;
+  call.size("pool", cache.slots);
+  call.size("head_pitch", matrix);
+  call.size("slot_pitch", config.kdaHeads * matrix);
+  call.scale(1 / std::sqrt(static_cast<float>(config.kdaDim)));
+}
+
+void setNeighbours(NamedCall &call, const ModelConfig &config,
+                   const KdaParameters &parameters, const KdaCache &cache,
+                   Rows z) {
+  call.pointer("q_conv", parameters.qConv);
+  call.pointer("k_conv", parameters.kConv);
+  call.pointer("v_conv", parameters.vConv);
+  call.pointer("q_cache", cache.q);
+  call.pointer("k_cache", cache.k);
+  call.pointer("v_cache", cache.v);
+  for (const char *name : {"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"})
+    call.size(name, config.kdaWidth() * config.convWidth);
+  call.pointer("z", z.data);
+  call.size("z_stride", z.stride);
+  call.pointer("norm_weight", parameters.oNorm);
 }
 
 } // namespace kdac::model

@@ -1,33 +1,61 @@
-// Promises: a kernel's arguments set by name and launched on the host. Does
-// not: check values; the runtime's checkCall does.
+// Promises: a kernel's arguments set by name, and the calls of KDA layers made
+// of them, for host and GPU alike. Does not: check values, which the runtime's
+// checkCall does, or launch.
 #ifndef KDAC_LIB_MODEL_NAMEDCALL_H
 #define KDAC_LIB_MODEL_NAMEDCALL_H
 
-#include "kdac/Runtime/Kernel.h"
+#include "kdac/Model/Ops.h"
+#include "kdac/Runtime/Call.h"
+#include "kdac/Runtime/Select.h"
 
 namespace kdac::model {
 
+/// Arguments of one variant. Those that the kernel does not have are ignored:
+/// variants of one form differ in which optional parts exist. All begin as null
+/// and 0.
 class NamedCall {
 public:
-  explicit NamedCall(HostKernel kernel);
+  explicit NamedCall(const PackVariant &variant);
+  NamedCall(const NamedCall &) = delete;
+  NamedCall &operator=(const NamedCall &) = delete;
 
-  /// Arguments that the kernel does not have are ignored: variants of one form
-  /// differ in which optional parts exist. All begin as null and 0.
   void pointer(std::string_view name, const void *value);
   void size(std::string_view name, int64_t value);
   void scale(float value);
 
   /// Bytes of scratch for the call as it is set.
   StatusOr<int64_t> workspaceBytes() const;
-  Status launch(HostPool &pool) const {
-    return kernel.launch(pool, argv.data());
-  }
+  CallArguments arguments() const { return argv.data(); }
 
 private:
-  HostKernel kernel;
+  PackVariant variant;
   std::vector<uint64_t> values; ///< one per argument
   std::vector<void *> argv;     ///< to `values`
 };
+
+/// What a pack must have for the config's KDA layers: states in slots, elements
+/// of `type`.
+Request kdaRequest(const ModelConfig &config, bool isStep, Element type);
+
+/// The sizes that decide the scratch of the largest call.
+StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
+                                    int64_t pieces, int64_t tokens);
+
+/// Small parameters of a KDA layer, where the kernel reads them.
+struct KdaParameters {
+  const void *aLog, *dtBias;
+  const void *qConv, *kConv, *vConv, *oNorm; ///< of the fused step
+};
+
+/// The recurrence on q, k, v.
+void setRecurrence(NamedCall &call, const ModelConfig &config,
+                   const BatchView &batch, const KdaParameters &parameters,
+                   const Rows (&qkv)[3], Rows decay, Rows beta,
+                   const KdaCache &cache, Rows out, const void *workspace);
+/// What the fused step has besides.
+void setNeighbours(NamedCall &call, const ModelConfig &config,
+                   const KdaParameters &parameters, const KdaCache &cache,
+                   Rows z);
 
 } // namespace kdac::model
 

@@ -12,7 +12,9 @@ namespace kdac::model {
 
 class RandomTensors {
 public:
-  explicit RandomTensors(uint64_t seed) : state(seed | 1) {}
+  /// Without values for matrices, those have shapes only and are not to be read.
+  RandomTensors(uint64_t seed, bool hasMatrices)
+      : state(seed | 1), hasMatrices(hasMatrices) {}
 
   /// A BF16 matrix with values below 1/√in, or F32 parameters: norms near 1,
   /// others below 1.
@@ -26,6 +28,7 @@ private:
   std::list<StoredTensor> tensors;
   std::vector<AlignedBuffer> memory;
   uint64_t state;
+  bool hasMatrices;
 };
 
 } // namespace kdac::model

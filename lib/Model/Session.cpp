@@ -1,25 +1,25 @@
+#include "AlignedBuffer.h"
 #include "SessionState.h"
 
 #include <algorithm>
-#include <unistd.h>
 
 namespace kdac::model {
 
 namespace {
 
-/// Memory of one region, handed out in pieces of whole cache lines.
+/// Memory of one region, handed out at multiples of 256 bytes.
 class Carver {
 public:
   explicit Carver(char *base) : base(base) {}
 
-  float *floats(int64_t count) {
+  char *take(int64_t bytes) {
     int64_t at = used;
-    used += (count * 4 + 63) / 64 * 64;
-    return base ? reinterpret_cast<float *>(base + at) : nullptr;
+    used += (bytes + 255) / 256 * 256;
+    return base ? base + at : nullptr;
   }
-  Rows rows(int64_t count, int64_t width) {
+  Rows rows(int64_t count, int64_t width, Element type) {
     int64_t stride = paddedWidth(width);
-    return {floats(count * stride), count, width, stride};
+    return {take(count * stride * bytesOf(type)), count, width, stride, type};
   }
   int64_t bytes() const { return used; }
 
@@ -38,7 +38,9 @@ int64_t bankEntries(const ModelConfig &c) {
 void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
                        Carver &memory, Activations &a) {
   int64_t tokens = limits.batchTokens;
-  auto rows = [&](int64_t width) { return memory.rows(tokens, width); };
+  auto rows = [&](int64_t width) {
+    return memory.rows(tokens, width, limits.element);
+  };
   a.stream = rows(c.hidden);
   a.normed = rows(c.hidden);
   a.branch = rows(c.hidden);
@@ -47,6 +49,7 @@ void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
        {&a.q, &a.k, &a.v, &a.qConv, &a.kConv, &a.vConv, &a.decay, &a.z, &a.o})
     *wide = rows(c.kdaWidth());
   a.low = rows(c.kdaDim);
+  a.gateLow = rows(c.kdaDim);
   a.beta = rows(c.kdaHeads);
   a.queryLow = rows(c.queryRank);
   a.query = rows(c.heads * c.queryDim());
@@ -56,20 +59,26 @@ void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
   int64_t widest = std::max(c.denseWidth, c.sharedExperts * c.expertWidth);
   a.gate = rows(widest);
   a.up = rows(widest);
-  a.router = rows(c.experts);
+  a.router = memory.rows(tokens, c.experts, Element::F32);
   a.expertIn = rows(c.expertInput);
   a.expertOut = rows(c.expertInput);
   a.bank.clear();
   for (int64_t i = 0; i < bankEntries(c); ++i)
     a.bank.push_back(rows(c.hidden));
-  a.chosen = memory.rows(limits.slots, c.hidden);
-  a.logits = memory.rows(limits.slots, c.vocab);
+  a.chosen = memory.rows(limits.slots, c.hidden, limits.element);
+  a.logits = memory.rows(limits.slots, c.vocab, Element::F32);
+  int64_t choices = tokens * c.topK * 4;
+  a.routing.expert = reinterpret_cast<int32_t *>(memory.take(choices));
+  a.routing.weight = reinterpret_cast<float *>(memory.take(choices));
+  a.routing.topK = c.topK;
+  a.best = reinterpret_cast<int32_t *>(memory.take(limits.slots * 4));
 }
 
 } // namespace
 
-Session::State::State(const ModelConfig &config, const SessionLimits &given)
-    : config(config), limits(given) {
+Session::State::State(const ModelConfig &config, const SessionLimits &given,
+                      std::shared_ptr<Memory> memory)
+    : config(config), limits(given), memory(std::move(memory)) {
   if (limits.totalTokens == 0)
     limits.totalTokens = limits.slots * limits.contextTokens;
   pagesPerSlot = pagesOf(limits.contextTokens);
@@ -87,14 +96,17 @@ Session::State::Sizes Session::State::layOut(char *cache, char *activation) {
   latent.assign(config.mixers.size(), nullptr);
   for (size_t i = 0; i < config.mixers.size(); ++i) {
     if (config.mixers[i] == Mixer::Mla) {
-      latent[i] = caches.floats(pages * pageTokens * config.cacheDim());
+      latent[i] = caches.take(pages * pageTokens * latentBytes());
       continue;
     }
     kda[i].slots = limits.slots;
-    kda[i].state = caches.floats(limits.slots * stateElements());
-    for (float **conv : {&kda[i].q, &kda[i].k, &kda[i].v})
-      *conv = caches.floats(limits.slots * convElements());
+    kda[i].state =
+        reinterpret_cast<float *>(caches.take(limits.slots * stateBytes()));
+    for (void **conv : {&kda[i].q, &kda[i].k, &kda[i].v})
+      *conv = caches.take(limits.slots * convBytes());
   }
+  placedTable =
+      reinterpret_cast<int32_t *>(caches.take(limits.slots * pagesPerSlot * 4));
   layOutActivations(config, limits, work, activations);
   return {caches.bytes(), work.bytes()};
 }
@@ -130,7 +142,8 @@ StatusOr<int64_t> Session::plannedBytes(const ModelConfig &config,
   if (Status s = checkLimits(limits); !s.ok())
     return s;
   StatusOr<CachePlan> plan = planCaches(
-      config, limits.contextTokens + pageTokens, limits.slots, {4, 4});
+      config, limits.contextTokens + pageTokens, limits.slots,
+      {bytesOf(limits.element), bytesOf(limits.element)});
   if (!plan.ok())
     return plan.status();
   State::Sizes sizes = State(config, limits).layOut(nullptr, nullptr);
@@ -138,37 +151,30 @@ StatusOr<int64_t> Session::plannedBytes(const ModelConfig &config,
 }
 
 StatusOr<Session> Session::create(const ModelConfig &config,
-                                  const SessionLimits &limits) {
+                                  const SessionLimits &limits,
+                                  std::shared_ptr<Memory> memory) {
   StatusOr<int64_t> bytes = plannedBytes(config, limits);
   if (!bytes.ok())
     return bytes.status();
-  int64_t machine =
-      int64_t(::sysconf(_SC_PHYS_PAGES)) * int64_t(::sysconf(_SC_PAGESIZE));
-  if (*bytes > machine)
+  StatusOr<int64_t> machine = memory->available();
+  if (!machine.ok())
+    return machine.status();
+  if (*bytes > *machine)
     return Status(ErrorCode::InvalidArgument,
                   "caches and activations need " + std::to_string(*bytes) +
-                      " bytes, but this machine has " +
-                      std::to_string(machine) +
+                      " bytes, but " + memory->place() + " has " +
+                      std::to_string(*machine) +
                       "; take a shorter context, fewer slots or a smaller "
                       "batch");
-  auto state = std::make_unique<State>(config, limits);
+  auto state = std::make_unique<State>(config, limits, memory);
   State::Sizes sizes = state->layOut(nullptr, nullptr);
-  StatusOr<AlignedBuffer> caches =
-      AlignedBuffer::allocate(sizes.caches, "caches");
+  StatusOr<void *> caches = memory->allocate(sizes.caches, "caches");
   if (!caches.ok())
     return caches.status();
-  StatusOr<AlignedBuffer> work =
-      AlignedBuffer::allocate(sizes.work, "activations");
+  StatusOr<void *> work = memory->allocate(sizes.work, "activations");
   if (!work.ok())
     return work.status();
-  state->caches = std::move(*caches);
-  state->work = std::move(*work);
-  state->layOut(state->caches.bytes(), state->work.bytes());
-  auto entries = static_cast<size_t>(limits.batchTokens * config.topK);
-  state->chosenExperts.resize(entries);
-  state->chosenWeights.resize(entries);
-  state->activations.routing = {state->chosenExperts.data(),
-                                state->chosenWeights.data(), config.topK};
+  state->layOut(static_cast<char *>(*caches), static_cast<char *>(*work));
   state->table.assign(static_cast<size_t>(limits.slots * state->pagesPerSlot),
                       -1);
   for (int64_t page = state->pages - 1; page >= 0; --page)
@@ -179,6 +185,7 @@ StatusOr<Session> Session::create(const ModelConfig &config,
 }
 
 const SessionLimits &Session::limits() const { return state->limits; }
+Memory &Session::memory() const { return *state->memory; }
 Activations &Session::activations() { return state->activations; }
 
 KdaCache Session::kda(int64_t layer) {
@@ -186,7 +193,7 @@ KdaCache Session::kda(int64_t layer) {
 }
 
 MlaCache Session::State::mlaCache(int64_t layer) const {
-  return {latent[static_cast<size_t>(layer)], table.data(), pageTokens,
+  return {latent[static_cast<size_t>(layer)], placedTable, pageTokens,
           pagesPerSlot, config.cacheDim()};
 }
 
@@ -211,6 +218,7 @@ void Session::State::releasePages(int32_t slot, int64_t kept) {
       freePages.push_back(page);
     page = -1;
   }
+  isPlaced = false;
 }
 
 void Session::close(int32_t slot) {
@@ -249,8 +257,19 @@ Status Session::reserve(int32_t slot, int64_t tokens) {
                         " tokens are all in use");
     page = state->freePages.back();
     state->freePages.pop_back();
+    state->isPlaced = false;
   }
   return Status::success();
+}
+
+Status Session::publish() {
+  if (state->isPlaced)
+    return Status::success();
+  Status status = state->memory->write(
+      state->placedTable, state->table.data(),
+      static_cast<int64_t>(state->table.size() * sizeof(int32_t)));
+  state->isPlaced = status.ok();
+  return status;
 }
 
 void Session::advance(int32_t slot, int64_t tokens) {

@@ -11,17 +11,20 @@ namespace kdac::model {
 
 namespace {
 
-constexpr char magic[8] = {'K', 'D', 'A', 'C', 'S', 'E', 'S', '1'};
+constexpr char magic[8] = {'K', 'D', 'A', 'C', 'S', 'E', 'S', '2'};
 
 /// Everything that must agree between the session that saved and the one that
 /// restores.
 struct Header {
   char magic[8];
-  int64_t layers, kdaLayers, kdaHeads, kdaDim, convWidth, cacheDim, tokens;
+  int64_t layers, kdaLayers, kdaHeads, kdaDim, convWidth, cacheDim;
+  int64_t elementBytes; ///< of convolution inputs and latents
+  int64_t tokens;
   uint8_t digest[32]; ///< of the header up to here and the data
 };
 
-Header headerOf(const ModelConfig &config, int64_t tokens) {
+Header headerOf(const ModelConfig &config, const SessionLimits &limits,
+                int64_t tokens) {
   Header header = {};
   std::memcpy(header.magic, magic, sizeof magic);
   header.layers = config.layers();
@@ -30,6 +33,7 @@ Header headerOf(const ModelConfig &config, int64_t tokens) {
   header.kdaDim = config.kdaDim;
   header.convWidth = config.convWidth;
   header.cacheDim = config.cacheDim();
+  header.elementBytes = bytesOf(limits.element);
   header.tokens = tokens;
   return header;
 }
@@ -53,38 +57,56 @@ Status writeFile(const std::string &path, std::string_view head,
 } // namespace
 
 StatusOr<int32_t> Session::fork(int32_t slot) {
+  StatusOr<Mark> copy = mark(slot);
+  if (!copy.ok())
+    return copy.status();
   StatusOr<int32_t> other = open();
   if (!other.ok())
     return other;
   int64_t tokens = length(slot);
-  if (Status s = reserve(*other, tokens); !s.ok()) {
+  Status status = reserve(*other, tokens);
+  std::vector<char *> to;
+  if (status.ok())
+    status = state->forLatent(*other, tokens, [&](char *page, int64_t) {
+      return to.push_back(page), Status::success();
+    });
+  size_t next = 0;
+  if (status.ok())
+    status = state->forLatent(slot, tokens, [&](char *from, int64_t bytes) {
+      return state->memory->copy(to[next++], from, bytes);
+    });
+  if (status.ok())
+    status = state->writeFixed(*other, copy->fixed.data());
+  if (!status.ok()) {
     close(*other);
-    return s;
+    return status;
   }
-  for (int64_t layer = 0; layer < state->config.layers(); ++layer) {
-    MlaCache cache = mla(layer);
-    for (int64_t t = 0; cache.pages && t < tokens; ++t)
-      std::copy_n(cache.row(slot, t), cache.cacheDim, cache.row(*other, t));
-  }
-  Mark copy = mark(slot);
-  const float *from = copy.fixed.data();
-  state->forFixed(*other, [&](float *to, int64_t count) {
-    std::copy_n(from, count, to);
-    from += count;
-  });
   advance(*other, tokens);
   return other;
 }
 
-Mark Session::mark(int32_t slot) const {
+StatusOr<Mark> Session::mark(int32_t slot) const {
   Mark mark;
   mark.slot = slot;
   mark.tokens = length(slot);
-  mark.fixed.reserve(static_cast<size_t>(state->fixedElements()));
-  state->forFixed(slot, [&](const float *from, int64_t count) {
-    mark.fixed.insert(mark.fixed.end(), from, from + count);
+  mark.fixed.resize(static_cast<size_t>(state->fixedBytes()));
+  char *to = mark.fixed.data();
+  Status status = state->forFixed(slot, [&](const char *from, int64_t bytes) {
+    char *at = to;
+    to += bytes;
+    return state->memory->read(at, from, bytes);
   });
+  if (!status.ok())
+    return status;
   return mark;
+}
+
+Status Session::State::writeFixed(int32_t slot, const char *from) const {
+  return forFixed(slot, [&](char *to, int64_t bytes) {
+    const char *at = from;
+    from += bytes;
+    return memory->write(to, at, bytes);
+  });
 }
 
 Status Session::rollback(int32_t slot, const Mark &mark) {
@@ -94,29 +116,28 @@ Status Session::rollback(int32_t slot, const Mark &mark) {
                       " cannot go back to a mark of slot " +
                       std::to_string(mark.slot) + " at token " +
                       std::to_string(mark.tokens));
-  const float *from = mark.fixed.data();
-  state->forFixed(slot, [&](float *to, int64_t count) {
-    std::copy_n(from, count, to);
-    from += count;
-  });
+  if (Status s = state->writeFixed(slot, mark.fixed.data()); !s.ok())
+    return s;
   state->releasePages(slot, state->pagesOf(mark.tokens));
   state->lengths[static_cast<size_t>(slot)] = mark.tokens;
   return Status::success();
 }
 
 Status Session::save(int32_t slot, const std::string &path) const {
-  Mark copy = mark(slot);
-  std::vector<float> data = std::move(copy.fixed);
-  for (int64_t layer = 0; layer < state->config.layers(); ++layer) {
-    MlaCache cache = state->mlaCache(layer);
-    for (int64_t t = 0; cache.pages && t < copy.tokens; ++t) {
-      const float *row = cache.row(slot, t);
-      data.insert(data.end(), row, row + cache.cacheDim);
-    }
-  }
-  std::string_view bytes(reinterpret_cast<const char *>(data.data()),
-                         data.size() * sizeof(float));
-  Header header = headerOf(state->config, copy.tokens);
+  StatusOr<Mark> copy = mark(slot);
+  if (!copy.ok())
+    return copy.status();
+  std::vector<char> data = std::move(copy->fixed);
+  Status status = state->forLatent(
+      slot, copy->tokens, [&](const char *page, int64_t bytes) {
+        size_t at = data.size();
+        data.resize(at + static_cast<size_t>(bytes));
+        return state->memory->read(data.data() + at, page, bytes);
+      });
+  if (!status.ok())
+    return status;
+  std::string_view bytes(data.data(), data.size());
+  Header header = headerOf(state->config, state->limits, copy->tokens);
   Digest digest = sha256({front(header), bytes});
   std::copy(digest.begin(), digest.end(), header.digest);
   return writeFile(
@@ -126,7 +147,8 @@ Status Session::save(int32_t slot, const std::string &path) const {
 /// The header of a saved session, once file and model are known to fit.
 static StatusOr<Header> checkSaved(std::string_view bytes,
                                    const std::string &path,
-                                   const ModelConfig &config) {
+                                   const ModelConfig &config,
+                                   const SessionLimits &limits) {
   Header header;
   if (bytes.size() < sizeof header ||
       std::memcmp(bytes.data(), magic, sizeof magic) != 0)
@@ -135,10 +157,10 @@ static StatusOr<Header> checkSaved(std::string_view bytes,
   Digest digest = sha256({front(header), bytes.substr(sizeof header)});
   if (!std::equal(digest.begin(), digest.end(), header.digest))
     return Status(ErrorCode::Corrupt, path + " is damaged or truncated");
-  Header wanted = headerOf(config, header.tokens);
+  Header wanted = headerOf(config, limits, header.tokens);
   if (front(header) != front(wanted) || header.tokens < 0)
     return Status(ErrorCode::InvalidArgument,
-                  path + " was saved by a model of another shape");
+                  path + " was saved by a model of another shape or dtype");
   return header;
 }
 
@@ -147,7 +169,7 @@ StatusOr<int32_t> Session::restore(const std::string &path) {
   if (!file.ok())
     return file.status();
   std::string_view bytes = file->bytes();
-  StatusOr<Header> header = checkSaved(bytes, path, state->config);
+  StatusOr<Header> header = checkSaved(bytes, path, state->config, state->limits);
   if (!header.ok())
     return header.status();
   StatusOr<int32_t> slot = open();
@@ -157,25 +179,25 @@ StatusOr<int32_t> Session::restore(const std::string &path) {
   int64_t mlaLayers = header->layers - header->kdaLayers;
   // Tokens fit the session by now, so that the product fits too.
   auto wanted = static_cast<size_t>(
-      status.ok() ? state->fixedElements() +
-                        mlaLayers * header->tokens * header->cacheDim
+      status.ok() ? state->fixedBytes() +
+                        mlaLayers * header->tokens * state->latentBytes()
                   : 0);
-  if (status.ok() && bytes.size() != sizeof(Header) + wanted * sizeof(float))
+  if (status.ok() && bytes.size() != sizeof(Header) + wanted)
     status = Status(ErrorCode::Corrupt, path + " has the wrong size");
+  const char *from = bytes.data() + sizeof(Header);
+  if (status.ok())
+    status = state->writeFixed(*slot, from);
+  from += state->fixedBytes();
+  if (status.ok())
+    status = state->forLatent(
+        *slot, header->tokens, [&](char *page, int64_t count) {
+          const char *at = from;
+          from += count;
+          return state->memory->write(page, at, count);
+        });
   if (!status.ok()) {
     close(*slot);
     return status;
-  }
-  const char *from = bytes.data() + sizeof(Header);
-  auto take = [&](float *to, int64_t count) {
-    std::memcpy(to, from, static_cast<size_t>(count) * sizeof(float));
-    from += count * static_cast<int64_t>(sizeof(float));
-  };
-  state->forFixed(*slot, take);
-  for (int64_t layer = 0; layer < state->config.layers(); ++layer) {
-    MlaCache cache = mla(layer);
-    for (int64_t t = 0; cache.pages && t < header->tokens; ++t)
-      take(cache.row(*slot, t), cache.cacheDim);
   }
   advance(*slot, header->tokens);
   return slot;

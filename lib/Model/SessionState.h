@@ -3,26 +3,28 @@
 #ifndef KDAC_LIB_MODEL_SESSIONSTATE_H
 #define KDAC_LIB_MODEL_SESSIONSTATE_H
 
-#include "AlignedBuffer.h"
 #include "kdac/Model/Session.h"
+
+#include <algorithm>
 
 namespace kdac::model {
 
 struct Session::State {
-  State(const ModelConfig &config, const SessionLimits &limits);
+  State(const ModelConfig &config, const SessionLimits &limits,
+        std::shared_ptr<Memory> memory = nullptr);
 
   ModelConfig config;
   SessionLimits limits;
   int64_t pages = 0, pagesPerSlot = 0;
   std::vector<KdaCache> kda;   ///< by layer; empty for MLA layers
-  std::vector<float *> latent; ///< by layer; null for KDA layers
+  std::vector<char *> latent;  ///< by layer; null for KDA layers
   std::vector<int32_t> table;  ///< [slots, pagesPerSlot], -1: no page
   std::vector<int32_t> freePages;
   std::vector<bool> isOpen;     ///< [slots]
   std::vector<int64_t> lengths; ///< [slots]
-  AlignedBuffer caches, work;
-  std::vector<int32_t> chosenExperts;
-  std::vector<float> chosenWeights;
+  std::shared_ptr<Memory> memory; ///< of everything below
+  int32_t *placedTable = nullptr; ///< `table` where operations read it
+  bool isPlaced = false;          ///< they are the same
   Activations activations;
 
   /// Lays caches, then activations, out in memory that begins at `cache` and
@@ -32,22 +34,41 @@ struct Session::State {
   };
   Sizes layOut(char *cache, char *activation);
 
-  /// Elements of a slot in one KDA layer: state, then q, k and v inputs.
+  /// Of a slot in one KDA layer: state, then q, k and v inputs.
   int64_t stateElements() const { return config.kdaWidth() * config.kdaDim; }
-  int64_t convElements() const { return config.kdaWidth() * config.convWidth; }
-  int64_t fixedElements() const {
-    return config.count(Mixer::Kda) * (stateElements() + 3 * convElements());
+  int64_t stateBytes() const { return stateElements() * 4; }
+  int64_t convBytes() const {
+    return config.kdaWidth() * config.convWidth * bytesOf(limits.element);
   }
-  /// Calls each(pointer, elements) for what a slot has in KDA layers.
-  template <typename Each> void forFixed(int32_t slot, Each each) const {
+  int64_t fixedBytes() const {
+    return config.count(Mixer::Kda) * (stateBytes() + 3 * convBytes());
+  }
+  int64_t latentBytes() const {
+    return config.cacheDim() * bytesOf(limits.element);
+  }
+  /// Calls each(pointer, bytes) for what a slot has in KDA layers, until one
+  /// fails.
+  template <typename Each> Status forFixed(int32_t slot, Each each) const {
     for (const KdaCache &cache : kda) {
       if (!cache.state)
         continue;
-      each(cache.state + slot * stateElements(), stateElements());
-      for (float *conv : {cache.q, cache.k, cache.v})
-        each(conv + slot * convElements(), convElements());
+      auto *state = reinterpret_cast<char *>(cache.state);
+      if (Status s = each(state + slot * stateBytes(), stateBytes()); !s.ok())
+        return s;
+      for (void *conv : {cache.q, cache.k, cache.v})
+        if (Status s = each(static_cast<char *>(conv) + slot * convBytes(),
+                            convBytes());
+            !s.ok())
+          return s;
     }
+    return Status::success();
   }
+  /// Calls each(pointer, bytes) for the first `tokens` latent rows of a
+  /// slot, a page at a time, until one fails.
+  template <typename Each>
+  Status forLatent(int32_t slot, int64_t tokens, Each each) const;
+  /// Fills what a slot has in KDA layers.
+  Status writeFixed(int32_t slot, const char *from) const;
   int64_t pagesOf(int64_t tokens) const;
   void releasePages(int32_t slot, int64_t kept);
   MlaCache mlaCache(int64_t layer) const;
@@ -55,6 +76,22 @@ struct Session::State {
 
 /// Tokens of a page.
 constexpr int64_t pageTokens = 64;
+
+template <typename Each>
+Status Session::State::forLatent(int32_t slot, int64_t tokens,
+                                 Each each) const {
+  for (char *pages : latent)
+    for (int64_t t = 0; pages && t < tokens; t += pageTokens) {
+      int64_t index = slot * pagesPerSlot + t / pageTokens;
+      int64_t page = table[static_cast<size_t>(index)];
+      int64_t rows = std::min(pageTokens, tokens - t);
+      if (Status s = each(pages + page * pageTokens * latentBytes(),
+                          rows * latentBytes());
+          !s.ok())
+        return s;
+    }
+  return Status::success();
+}
 
 } // namespace kdac::model
 

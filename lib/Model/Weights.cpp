@@ -177,13 +177,21 @@ StatusOr<Weights> bindWeights(const ModelConfig &config,
   return weights;
 }
 
-StatusOr<Weights> randomWeights(const ModelConfig &config, uint64_t seed) {
-  auto random = std::make_shared<RandomTensors>(seed);
-  Binder bind(*random);
+static StatusOr<Weights> madeWeights(const ModelConfig &config,
+                                     std::shared_ptr<RandomTensors> tensors) {
+  Binder bind(*tensors);
   StatusOr<Weights> weights = bindAll(config, bind);
   if (weights.ok())
-    weights->memory = random;
+    weights->memory = tensors;
   return weights;
+}
+
+StatusOr<Weights> randomWeights(const ModelConfig &config, uint64_t seed) {
+  return madeWeights(config, std::make_shared<RandomTensors>(seed, true));
+}
+
+StatusOr<Weights> outlineWeights(const ModelConfig &config, uint64_t seed) {
+  return madeWeights(config, std::make_shared<RandomTensors>(seed, false));
 }
 
 int64_t activeBytes(const ModelConfig &config, const Weights &weights) {

@@ -52,6 +52,21 @@ Status resolveAll(void *library, Driver &d) {
       symbol("cuFuncGetAttribute", d.funcGetAttribute),
       symbol("cuLaunchKernel", d.launchKernel),
   };
+  const Symbol forModels[] = {
+      symbol("cuMemGetInfo_v2", d.memGetInfo),
+      symbol("cuMemHostAlloc", d.memHostAlloc),
+      symbol("cuMemFreeHost", d.memFreeHost),
+      symbol("cuMemcpyHtoDAsync_v2", d.memcpyHtoDAsync),
+      symbol("cuMemcpyDtoHAsync_v2", d.memcpyDtoHAsync),
+      symbol("cuStreamBeginCapture_v2", d.streamBeginCapture),
+      symbol("cuStreamEndCapture", d.streamEndCapture),
+      symbol("cuGraphInstantiateWithFlags", d.graphInstantiate),
+      symbol("cuGraphLaunch", d.graphLaunch),
+      symbol("cuGraphExecDestroy", d.graphExecDestroy),
+      symbol("cuGraphDestroy", d.graphDestroy),
+  };
+  for (const Symbol &s : forModels)
+    *s.slot = ::dlsym(library, s.name);
   for (const Symbol &s : symbols) {
     *s.slot = ::dlsym(library, s.name);
     if (!*s.slot)
@@ -77,6 +92,12 @@ StatusOr<std::shared_ptr<const Driver>> Driver::load(const char *library) {
   if (Status status = driver->check(driver->init(0), "cuInit"); !status.ok())
     return Status(ErrorCode::Unavailable, status.message());
   return std::shared_ptr<const Driver>(std::move(driver));
+}
+
+bool Driver::hasModels() const {
+  return memGetInfo && memHostAlloc && memFreeHost && memcpyHtoDAsync &&
+         memcpyDtoHAsync && streamBeginCapture && streamEndCapture &&
+         graphInstantiate && graphLaunch && graphExecDestroy && graphDestroy;
 }
 
 Status Driver::check(Result result, const char *what) const {

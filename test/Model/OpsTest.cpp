@@ -17,7 +17,7 @@ struct Tensor {
     void *base = memory.data();
     size_t space = memory.size() * 4;
     auto *data = static_cast<float *>(std::align(64, 4, base, space));
-    view = {data, rows, width, stride};
+    view = {data, rows, width, stride, Element::F32};
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; seed && i < rows * stride; ++i)
@@ -54,8 +54,7 @@ struct Packed {
   BatchView view() const {
     return {pieces.data(),  static_cast<int64_t>(pieces.size()),
             offsets.back(), slots.data(),
-            sources.data(), offsets.data(),
-            false};
+            sources.data(), offsets.data()};
   }
   std::vector<Piece> pieces;
   std::vector<int32_t> slots, sources, offsets = {0};
@@ -100,9 +99,11 @@ TEST_P(OpsTest, ChunkAndItsNeighboursAreTheFusedStep) {
   EXPECT_LT(difference({cache.state + 2 * state, 1, state, state},
                        {cache.state + 4 * state, 1, state, state}),
             2e-5);
-  for (float *kept : {cache.q, cache.k, cache.v})
+  for (void *caches : {cache.q, cache.k, cache.v}) {
+    auto *kept = static_cast<float *>(caches);
     EXPECT_EQ(std::vector<float>(kept + 2 * conv, kept + 3 * conv),
               std::vector<float>(kept + 4 * conv, kept + 5 * conv));
+  }
 }
 
 /// Attention of single tokens in the latent space, of longer pieces on expanded
@@ -210,7 +211,7 @@ TEST(Ops, RoutingWeightsAreUnbiased) {
   TinyModel m("k3");
   Tensor logits(1, 12);
   for (int64_t e = 0; e < 12; ++e)
-    logits.view.data[e] = -0.1f * static_cast<float>(e);
+    logits.view.row(0)[e] = -0.1f * static_cast<float>(e);
   Vector bias(12, 0.0f);
   bias[11] = 5;
   std::vector<int32_t> expert(4);
@@ -227,7 +228,7 @@ TEST(Ops, RoutingWeightsAreUnbiased) {
 TEST(Ops, RoutingSurvivesNaN) {
   TinyModel m("48b");
   Tensor logits(1, 8);
-  std::fill_n(logits.view.data, 8, NAN);
+  std::fill_n(logits.view.row(0), 8, NAN);
   std::vector<int32_t> expert(3, -1);
   std::vector<float> weight(3);
   m.ops->route(logits.rows(), Vector(8, 0.0f),
@@ -254,17 +255,17 @@ TEST(Ops, AFailureIsKeptAndStopsTheRest) {
   int64_t width = m.config.kdaWidth();
   Tensor x(1, width, 1), beta(1, m.config.kdaHeads, 2), out(1, width);
   Packed one({{0, 0, 0, 1}});
-  Rows misaligned = {x.view.data + 1, 1, width, x.stride};
+  Rows misaligned = {x.view.row(0) + 1, 1, width, x.stride};
   m.ops->kdaChunk(one.view(), w, misaligned, x.rows(), x.rows(), x.rows(),
                   beta.rows(), m.session->kda(1), out.rows());
   ASSERT_FALSE(m.ops->status().ok());
   EXPECT_NE(m.ops->status().message().find("argument q = 0x"),
             std::string::npos);
   m.ops->copy(x.rows(), out.rows());
-  EXPECT_EQ(out.view.data[0], 0.0f);
+  EXPECT_EQ(out.view.row(0)[0], 0.0f);
   m.ops->clear();
   m.ops->copy(x.rows(), out.rows());
-  EXPECT_EQ(out.view.data[0], x.view.data[0]);
+  EXPECT_EQ(out.view.row(0)[0], x.view.row(0)[0]);
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, OpsTest, testing::Values("48b", "k3"),

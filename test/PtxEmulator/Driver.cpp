@@ -22,6 +22,8 @@
 #include <cstring>
 #include <elf.h>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace {
 using namespace kdac::cuda;
@@ -101,6 +103,31 @@ uint8_t *host(uint64_t address, size_t bytes) {
   std::lock_guard<std::mutex> lock(mutex);
   const Memory::Block *block = memory.find(address, bytes);
   return block ? block->host + (address - block->base) : nullptr;
+}
+
+/// Launches of a capture, in order; null: launches run at once.
+using Recording = std::vector<std::pair<const LoadedFunction *, Launch>>;
+Recording *recording = nullptr;
+
+Result run(const LoadedFunction &f, const Launch &launch) {
+  Stats stats;
+  int64_t start = now();
+  std::string report = f.module->launch(launch, memory, optionsNow(), &stats);
+  double seconds = static_cast<double>(now() - start) * 1e-9;
+  if (number("KDAC_EMU_VERBOSE", 0))
+    std::fprintf(
+        stderr,
+        "kdac-ptx-emulator: %s: %u blocks of %u threads, %.2f M "
+        "thread instructions, %.2f s, %.0f M/s\n",
+        f.entry.c_str(), launch.grid[0] * launch.grid[1] * launch.grid[2],
+        launch.block[0] * launch.block[1] * launch.block[2],
+        static_cast<double>(stats.threadInstructions) * 1e-6, seconds,
+        static_cast<double>(stats.threadInstructions) * 1e-6 / seconds);
+  if (report.empty())
+    return success;
+  std::fprintf(stderr, "kdac-ptx-emulator: %s\n", report.c_str());
+  lastReport = report;
+  return launchFailed;
 }
 } // namespace
 
@@ -258,35 +285,47 @@ Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
     std::memcpy(&launch.params[params[i].offset], arguments[i],
                 params[i].bytes);
   }
-  Stats stats;
-  int64_t start = now();
-  std::string report = f->module->launch(launch, memory, optionsNow(), &stats);
-  double seconds = static_cast<double>(now() - start) * 1e-9;
-  if (number("KDAC_EMU_VERBOSE", 0))
-    std::fprintf(
-        stderr,
-        "kdac-ptx-emulator: %s: %u blocks of %u threads, %.2f M "
-        "thread instructions, %.2f s, %.0f M/s\n",
-        f->entry.c_str(), gridX * gridY * gridZ, blockX * blockY * blockZ,
-        static_cast<double>(stats.threadInstructions) * 1e-6, seconds,
-        static_cast<double>(stats.threadInstructions) * 1e-6 / seconds);
-  if (report.empty())
-    return success;
-  std::fprintf(stderr, "kdac-ptx-emulator: %s\n", report.c_str());
-  lastReport = report;
-  return launchFailed;
+  if (recording)
+    return recording->push_back({f, std::move(launch)}), success;
+  return run(*f, launch);
 }
 
-/// A capture of what has already run: replays do nothing.
-Result cuStreamBeginCapture_v2(Stream, int) { return success; }
-Result cuStreamEndCapture(Stream, void **graph) {
-  return *graph = &contextObject, success;
+Result cuStreamBeginCapture_v2(Stream, int) {
+  return recording = new Recording, success;
 }
+Result cuStreamEndCapture(Stream, void **graph) {
+  return *graph = std::exchange(recording, nullptr), success;
+}
+/// The executable graph is a copy of the recorded launches.
 Result cuGraphInstantiateWithFlags(void **exec, void *graph,
                                    unsigned long long) {
-  return *exec = graph, success;
+  return *exec = new Recording(*static_cast<Recording *>(graph)), success;
 }
-Result cuGraphLaunch(void *, Stream) { return success; }
-Result cuGraphExecDestroy(void *) { return success; }
-Result cuGraphDestroy(void *) { return success; }
+Result cuGraphLaunch(void *exec, Stream) {
+  for (const auto &[function, launch] : *static_cast<Recording *>(exec))
+    if (Result r = run(*function, launch); r != success)
+      return r;
+  return success;
+}
+Result cuGraphExecDestroy(void *exec) {
+  return delete static_cast<Recording *>(exec), success;
+}
+Result cuGraphDestroy(void *graph) {
+  return delete static_cast<Recording *>(graph), success;
+}
+
+Result cuMemGetInfo_v2(size_t *available, size_t *total) {
+  return *available = *total = size_t(4) << 30, success;
+}
+Result cuMemHostAlloc(void **memory, size_t bytes, unsigned) {
+  return (*memory = std::malloc(bytes)) ? success : outOfMemory;
+}
+Result cuMemFreeHost(void *memory) { return std::free(memory), success; }
+Result cuMemcpyHtoDAsync_v2(uint64_t to, const void *from, size_t bytes,
+                            Stream) {
+  return cuMemcpyHtoD_v2(to, from, bytes);
+}
+Result cuMemcpyDtoHAsync_v2(void *to, uint64_t from, size_t bytes, Stream) {
+  return cuMemcpyDtoH_v2(to, from, bytes);
+}
 }

@@ -4,6 +4,7 @@
 
 #include "Options.h"
 #include "kdac/Model/Generate.h"
+#include "kdac/Model/GpuOps.h"
 #include "kdac/Model/Tokenizer.h"
 
 namespace kdac::runtool {
@@ -17,13 +18,14 @@ int runChat(const Options &options);
 int refuse(const std::string &sentence);
 int fail(const Status &status);
 
-/// The kernels that the program carries.
-std::string carriedPack();
+/// The kernels that the program carries, for the host or for GPUs.
+std::string carriedPack(bool isGpu);
 
 /// A model that is ready to run.
 struct Engine {
   model::ModelConfig config;
   model::Weights weights;
+  std::shared_ptr<model::Gpu> gpu; ///< null: the host
   std::unique_ptr<model::Ops> ops;
   std::unique_ptr<model::Session> session;
 };

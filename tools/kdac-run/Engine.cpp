@@ -62,15 +62,97 @@ Status loadCheckpoint(const Options &options, Engine &engine) {
   return Status::success();
 }
 
-StatusOr<PackReader> openPack(const Options &options) {
+StatusOr<PackReader> openPack(const Options &options, bool isGpu) {
   if (!options.pack.empty())
     return PackReader::open(options.pack);
-  return PackReader::fromBytes(carriedPack(), "the pack that kdac-run carries");
+  return PackReader::fromBytes(carriedPack(isGpu),
+                               "the pack that kdac-run carries");
+}
+
+Status prepareHost(const Options &options, const SessionLimits &limits,
+                   Engine &engine) {
+  StatusOr<PackReader> pack = openPack(options, false);
+  if (!pack.ok())
+    return pack.status();
+  StatusOr<Session> session = Session::create(engine.config, limits);
+  if (!session.ok())
+    return session.status();
+  engine.session = std::make_unique<Session>(std::move(*session));
+  StatusOr<std::unique_ptr<Ops>> ops = makeHostOps(
+      engine.config, *pack, {options.chunk, limits.slots, options.threads});
+  if (!ops.ok())
+    return ops.status();
+  engine.ops = std::move(*ops);
+  return Status::success();
+}
+
+/// Refuses before anything is allocated where the GPU is too small.
+Status checkRoom(const Engine &engine, const SessionLimits &limits,
+                 int64_t scratch) {
+  StatusOr<int64_t> session = Session::plannedBytes(engine.config, limits);
+  if (!session.ok())
+    return session.status();
+  StatusOr<int64_t> room = gpuMemory(engine.gpu)->available();
+  if (!room.ok())
+    return room.status();
+  int64_t weights = gpuWeightBytes(engine.weights, limits.element);
+  if (weights + *session + scratch <= *room)
+    return Status::success();
+  return Status(ErrorCode::InvalidArgument,
+                "weights need " + std::to_string(weights) +
+                    " bytes, caches and activations " +
+                    std::to_string(*session) + ", scratch " +
+                    std::to_string(scratch) + ", but " +
+                    gpuMemory(engine.gpu)->place() + " has " +
+                    std::to_string(*room) +
+                    " free; take a shorter context, fewer slots or a smaller "
+                    "chunk");
+}
+
+Status prepareGpu(const Options &options, const SessionLimits &limits,
+                  Engine &engine) {
+  StatusOr<PackReader> pack = openPack(options, true);
+  if (!pack.ok())
+    return pack.status();
+  GpuLimits most = {options.chunk, limits.slots, limits.contextTokens,
+                    limits.element};
+  StatusOr<int64_t> scratch =
+      gpuScratchBytes(engine.gpu, engine.config, *pack, most);
+  if (!scratch.ok())
+    return scratch.status();
+  if (Status s = checkRoom(engine, limits, *scratch); !s.ok())
+    return s;
+  StatusOr<Weights> weights =
+      gpuWeights(engine.gpu, engine.weights, limits.element,
+                 options.hasRandomWeights);
+  if (!weights.ok())
+    return weights.status();
+  engine.weights = std::move(*weights);
+  StatusOr<Session> session =
+      Session::create(engine.config, limits, gpuMemory(engine.gpu));
+  if (!session.ok())
+    return session.status();
+  engine.session = std::make_unique<Session>(std::move(*session));
+  StatusOr<std::unique_ptr<Ops>> ops =
+      makeGpuOps(engine.gpu, engine.config, *pack, most);
+  if (!ops.ok())
+    return ops.status();
+  engine.ops = std::move(*ops);
+  return Status::success();
 }
 
 } // namespace
 
 Status loadModel(const Options &options, Engine &engine) {
+  StatusOr<int> number = gpuOf(options);
+  if (!number.ok())
+    return number.status();
+  if (*number >= 0) {
+    StatusOr<std::shared_ptr<Gpu>> gpu = openGpu(*number);
+    if (!gpu.ok())
+      return gpu.status();
+    engine.gpu = std::move(*gpu);
+  }
   StatusOr<ModelConfig> config = readConfig(
       options.config.empty() ? options.model + "/config.json" : options.config);
   if (!config.ok())
@@ -79,7 +161,9 @@ Status loadModel(const Options &options, Engine &engine) {
   note("unknown config keys", engine.config.unknownKeys);
   if (!options.hasRandomWeights)
     return loadCheckpoint(options, engine);
-  StatusOr<Weights> weights = randomWeights(engine.config, 1);
+  constexpr uint64_t seed = 1;
+  StatusOr<Weights> weights = engine.gpu ? outlineWeights(engine.config, seed)
+                                         : randomWeights(engine.config, seed);
   if (!weights.ok())
     return weights.status();
   engine.weights = std::move(*weights);
@@ -88,20 +172,10 @@ Status loadModel(const Options &options, Engine &engine) {
 
 Status prepare(const Options &options, int64_t context, int64_t slots,
                Engine &engine) {
-  StatusOr<PackReader> pack = openPack(options);
-  if (!pack.ok())
-    return pack.status();
-  StatusOr<Session> session =
-      Session::create(engine.config, {slots, context, 0, options.chunk});
-  if (!session.ok())
-    return session.status();
-  engine.session = std::make_unique<Session>(std::move(*session));
-  StatusOr<std::unique_ptr<Ops>> ops = makeHostOps(
-      engine.config, *pack, {options.chunk, slots, options.threads});
-  if (!ops.ok())
-    return ops.status();
-  engine.ops = std::move(*ops);
-  return Status::success();
+  SessionLimits limits = {slots, context, 0, options.chunk,
+                          elementOf(options)};
+  return engine.gpu ? prepareGpu(options, limits, engine)
+                    : prepareHost(options, limits, engine);
 }
 
 std::vector<int64_t> stopsOf(const Options &options, const Engine &engine,

@@ -3,6 +3,8 @@
 #include "Options.h"
 #include "../Parse.h"
 
+#include <charconv>
+
 namespace kdac::runtool {
 
 namespace {
@@ -20,6 +22,8 @@ constexpr char examples[] = R"(examples:
       token ids in, token ids out: no tokenizer needed
   kdac-run MODEL --batch=prompts.jsonl --slots=8
       a line each: a JSON string, an array of ids, or {"prompt": ...}
+  kdac-run MODEL --device=cuda --prompt=TEXT
+      on the first GPU, in bf16
   kdac-run --random-weights --config=config.json --tokens=ids.txt
       any shape without a checkpoint, for speed
 Exit code: 0 good, 1 something failed, 2 refused; one sentence says why.)";
@@ -47,10 +51,12 @@ private:
         ->needs(random);
     app.add_option("--pack", o.pack,
                    "kernels of this pack instead of kdac-run's own");
-    app.add_option("--device", o.device, "where to run: host")
+    app.add_option("--device", o.device,
+                   "where to run: host, cuda or cuda:N for the Nth GPU")
         ->capture_default_str();
-    app.add_option("--dtype", o.dtype, "of activations and caches: f32")
-        ->capture_default_str();
+    app.add_option("--dtype", o.dtype,
+                   "of activations and caches: f32, or on a GPU bf16; default "
+                   "f32 on the host, bf16 on a GPU");
     app.add_option("--threads", o.threads, "0: one per core")
         ->check(CLI::Range(0, 1024));
   }
@@ -102,6 +108,42 @@ private:
 };
 
 } // namespace
+
+StatusOr<int> gpuOf(const Options &options) {
+  constexpr std::string_view cuda = "cuda";
+  const std::string &device = options.device;
+  Status unknown(ErrorCode::InvalidArgument,
+                 "device '" + device + "' is not known; use host, cuda or "
+                                       "cuda:N");
+  bool isHost = device == "host";
+  int number = -1;
+  if (!isHost) {
+    std::string_view rest(device);
+    if (rest.substr(0, cuda.size()) != cuda)
+      return unknown;
+    rest.remove_prefix(cuda.size());
+    number = 0;
+    if (!rest.empty()) {
+      auto [end, error] = std::from_chars(
+          rest.data() + 1, rest.data() + rest.size(), number);
+      if (rest[0] != ':' || error != std::errc() ||
+          end != rest.data() + rest.size() || number < 0)
+        return unknown;
+    }
+  }
+  const std::string &dtype = options.dtype;
+  if (!dtype.empty() && dtype != "f32" && (isHost || dtype != "bf16"))
+    return Status(ErrorCode::InvalidArgument,
+                  "dtype '" + dtype + "' is not supported on " +
+                      (isHost ? "the host; use f32 (weights stay as stored)"
+                              : "a GPU; use bf16 or f32"));
+  return number;
+}
+
+model::Element elementOf(const Options &options) {
+  bool isWide = options.device == "host" || options.dtype == "f32";
+  return isWide ? model::Element::F32 : model::Element::BF16;
+}
 
 Options parseOptions(int argc, char **argv, std::optional<int> &exitCode) {
   Options options;

@@ -2,6 +2,7 @@
 #ifndef KDAC_TOOLS_KDAC_RUN_OPTIONS_H
 #define KDAC_TOOLS_KDAC_RUN_OPTIONS_H
 
+#include "kdac/Model/Memory.h"
 #include "kdac/Model/Sampler.h"
 
 #include <optional>
@@ -15,7 +16,8 @@ struct Options {
   std::string config; ///< of --random-weights
   bool hasRandomWeights = false;
   std::string pack; ///< empty: the one that kdac-run carries
-  std::string device = "host", dtype = "f32";
+  std::string device = "host";
+  std::string dtype; ///< empty: f32 on the host, bf16 on a GPU
   int threads = 0;
 
   // What to do
@@ -34,6 +36,12 @@ struct Options {
   model::SamplerOptions sampling;
   bool isJson = false;
 };
+
+/// The number of the GPU of --device=cuda[:i]; -1: the host. The error is a
+/// sentence.
+StatusOr<int> gpuOf(const Options &options);
+/// The elements of --dtype.
+model::Element elementOf(const Options &options);
 
 /// Parses `argv`; `exitCode` is set where help was printed (0) or a sentence
 /// (2).

@@ -26,12 +26,8 @@ int main(int argc, char **argv) {
     return *exitCode;
   if (options.isPlan)
     return runPlan(options);
-  if (options.device != "host")
-    return refuse("device '" + options.device +
-                  "' is not supported yet; use host");
-  if (options.dtype != "f32")
-    return refuse("dtype '" + options.dtype +
-                  "' is not supported yet; use f32 (weights stay as stored)");
+  if (kdac::StatusOr<int> gpu = gpuOf(options); !gpu.ok())
+    return refuse(gpu.status().message());
   if (options.model.empty() && options.config.empty())
     return refuse("a model folder is required; `kdac-run --help` shows what "
                   "works");

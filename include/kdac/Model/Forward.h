@@ -23,7 +23,8 @@ struct Batch {
 
 /// Runs the batch: every sequence continues from what its slot has and is
 /// longer afterwards. Returns logits [outputs, vocab], which live in the
-/// session until the next call. Bad batches are refused before anything
+/// session's memory until the next call, as does their argmax
+/// (Activations::best). Bad batches are refused before anything
 /// changes.
 StatusOr<Rows> forward(const ModelConfig &config, const Weights &weights,
                        Ops &ops, Session &session, const Batch &batch);

@@ -4,23 +4,28 @@
 #ifndef KDAC_MODEL_OPS_H
 #define KDAC_MODEL_OPS_H
 
+#include "kdac/Model/Memory.h"
 #include "kdac/Model/Weights.h"
+
+#include <initializer_list>
 
 namespace kdac::model {
 
-/// A matrix of activations [rows, width]; f32 on the host. Rows are `stride`
-/// elements apart and begin at multiples of 64 bytes.
+/// A matrix of activations [rows, width] where the operations compute. Rows are
+/// `stride` elements apart and begin at multiples of 16 elements.
 struct Rows {
-  float *data = nullptr;
+  void *data = nullptr;
   int64_t rows = 0, width = 0, stride = 0;
+  Element type = Element::F32;
 
-  float *row(int64_t i) const { return data + i * stride; }
-  /// The first `count` rows.
-  Rows first(int64_t count) const { return {data, count, width, stride}; }
-  /// `count` columns from `begin` on, which is a multiple of 16.
-  Rows columns(int64_t begin, int64_t count) const {
-    return {data + begin, rows, count, stride};
+  /// Of f32 rows in this process's memory.
+  float *row(int64_t i) const {
+    return static_cast<float *>(data) + i * stride;
   }
+  /// The first `count` rows.
+  Rows first(int64_t count) const { return {data, count, width, stride, type}; }
+  /// The first `count` columns.
+  Rows columns(int64_t count) const { return {data, rows, count, stride, type}; }
 };
 
 /// A piece of one sequence in a batch.
@@ -41,26 +46,39 @@ struct BatchView {
   const int32_t *offsets = nullptr; ///< [count + 1]
   /// Every piece is one token: the step form runs, on fused kernels.
   bool isDecode = false;
+  int64_t longest = 0; ///< rows of the longest piece
+  int64_t keys = 0;    ///< of the piece with the most, its own rows included
+};
+
+/// What a forward call brings with it, apart from activations and caches.
+struct CallData {
+  BatchView batch;
+  const int32_t *tokens = nullptr;  ///< [batch.tokens]
+  const int32_t *outputs = nullptr; ///< [outputCount]: rows with logits
+  int64_t outputCount = 0;
+  const void *session = nullptr; ///< which activations and caches it uses
 };
 
 /// A KDA layer's caches: slots of states and of the last raw inputs of q, k, v.
 struct KdaCache {
   float *state = nullptr; ///< [slots, heads, V, K]
-  float *q = nullptr, *k = nullptr,
-        *v = nullptr; ///< [slots, P, W], oldest first
+  void *q = nullptr, *k = nullptr,
+       *v = nullptr; ///< [slots, P, W], oldest first, of the activations' type
   int64_t slots = 0;
 };
 
 /// An MLA layer's cache: pages of latent rows, and which pages a slot has.
 struct MlaCache {
-  float *pages = nullptr;         ///< [pages, pageTokens, cacheDim]
+  void *pages = nullptr; ///< [pages, pageTokens, cacheDim], the activations' type
   const int32_t *table = nullptr; ///< [slots, pagesPerSlot]
   int64_t pageTokens = 0, pagesPerSlot = 0, cacheDim = 0;
 
-  /// Row of token `t` of `slot`; 64-bit throughout.
+  /// Row of token `t` of `slot` in f32 pages of this process's memory; 64-bit
+  /// throughout.
   float *row(int32_t slot, int64_t t) const {
     int64_t page = table[slot * pagesPerSlot + t / pageTokens];
-    return pages + (page * pageTokens + t % pageTokens) * cacheDim;
+    return static_cast<float *>(pages) +
+           (page * pageTokens + t % pageTokens) * cacheDim;
   }
 };
 
@@ -69,6 +87,13 @@ struct Routing {
   int32_t *expert = nullptr; ///< [rows, topK]
   float *weight = nullptr;   ///< [rows, topK]
   int64_t topK = 0;
+};
+
+/// y = x Wᵀ, one of several that are independent of each other.
+struct Product {
+  Rows x;
+  const Matrix *w = nullptr;
+  Rows y;
 };
 
 /// The operations. A failure is kept, later calls do nothing, and status() says
@@ -82,14 +107,32 @@ public:
   virtual Status status() const = 0;
   virtual void clear() = 0;
 
+  /// Moves the arrays of `call` to where the operations read them. False: an
+  /// earlier call of the same shape was recorded and has been started again on
+  /// this one's data, so that no operation is to be called.
+  virtual bool begin(CallData &call) { return static_cast<void>(call), true; }
+  /// Behind the last operation of a call.
+  virtual void end() {}
+
   /// y[i] = table[tokens[i]]; tokens are below table.out.
   virtual void embed(const int32_t *tokens, const Matrix &table, Rows y) = 0;
   /// y = x Wᵀ.
   virtual void matmul(Rows x, const Matrix &w, Rows y) = 0;
+  /// All of them; a machine may run them as one.
+  virtual void products(std::initializer_list<Product> list) {
+    for (const Product &p : list)
+      matmul(p.x, *p.w, p.y);
+  }
   /// y = x rsqrt(mean(x²) + eps) w; y may be x.
   virtual void rmsNorm(Rows x, const Vector &w, double eps, Rows y) = 0;
   /// x += y.
   virtual void add(Rows y, Rows x) = 0;
+  /// x += y, then normed = rmsNorm(x).
+  virtual void addNorm(Rows y, Rows x, const Vector &w, double eps,
+                       Rows normed) {
+    add(y, x);
+    rmsNorm(x, w, eps, normed);
+  }
   /// y = x.
   virtual void copy(Rows x, Rows y) = 0;
   /// x *= sigmoid(gate).
@@ -98,11 +141,14 @@ public:
   virtual void activate(Rows gate, Rows up, Rows y) = 0;
   /// y = x[index[i]] for y.rows rows.
   virtual void gather(Rows x, const int32_t *index, Rows y) = 0;
+  /// best[i] = the column of the largest of x's row i, the first of equals; NaN
+  /// is below everything.
+  virtual void argmax(Rows x, int32_t *best) = 0;
 
   /// Causal depthwise convolution with SiLU of packed pieces; `cache` [slots,
   /// D, W] gives the inputs before a piece and keeps the last ones.
   virtual void shortConv(const BatchView &batch, Rows x, const Vector &w,
-                         float *cache, Rows y) = 0;
+                         void *cache, Rows y) = 0;
   /// The recurrence of a KDA layer on convolved q, k, v [tokens, P]: gate map,
   /// normalisation of q and k, states in their slots.
   virtual void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,

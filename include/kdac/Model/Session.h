@@ -17,13 +17,16 @@ struct SessionLimits {
   int64_t contextTokens = 0; ///< the longest sequence
   int64_t totalTokens = 0;   ///< of all sequences; 0: slots * contextTokens
   int64_t batchTokens = 512; ///< rows of a forward call
+  /// Of activations, convolution inputs and latents. States, router and logits
+  /// are always f32.
+  Element element = Element::F32;
 };
 
 /// Activations of one call, each [batchTokens, its width].
 struct Activations {
   Rows stream, normed, branch, mixed; ///< [hidden]
   Rows q, k, v, qConv, kConv, vConv;  ///< [P]
-  Rows low;                           ///< [kdaDim], of a low-rank projection
+  Rows low, gateLow;                  ///< [kdaDim], of low-rank projections
   Rows decay, z, o;                   ///< [P]
   Rows beta;                          ///< [kdaHeads]
   Rows queryLow;                      ///< [queryRank]
@@ -37,6 +40,7 @@ struct Activations {
   Rows chosen;                        ///< [slots, hidden], rows with logits
   Rows logits;                        ///< [slots, vocab]
   Routing routing;                    ///< [batchTokens, topK]
+  int32_t *best = nullptr;            ///< [slots], the largest of each logits row
 };
 
 /// What a slot was at a token: recurrent states cannot be cut shorter, so that
@@ -48,14 +52,16 @@ public:
   /// Bytes of caches and activations. The error names what does not fit.
   static StatusOr<int64_t> plannedBytes(const ModelConfig &config,
                                         const SessionLimits &limits);
-  /// Allocates everything; refused where the machine has less memory.
+  /// Allocates everything in `memory`; refused where it is too small.
   static StatusOr<Session> create(const ModelConfig &config,
-                                  const SessionLimits &limits);
+                                  const SessionLimits &limits,
+                                  std::shared_ptr<Memory> memory = hostMemory());
   Session(Session &&) noexcept;
   Session &operator=(Session &&) noexcept;
   ~Session();
 
   const SessionLimits &limits() const;
+  Memory &memory() const;
   Activations &activations();
   /// Caches of the layer, which has that mixer.
   KdaCache kda(int64_t layer);
@@ -70,13 +76,15 @@ public:
   int64_t length(int32_t slot) const;
   /// Pages for `tokens` more tokens; the error says which limit is too small.
   Status reserve(int32_t slot, int64_t tokens);
+  /// Brings the page table to where operations read it.
+  Status publish();
   /// The forward pass has put `tokens` more tokens into the caches.
   void advance(int32_t slot, int64_t tokens);
 
   /// Another slot that continues from the same tokens.
   StatusOr<int32_t> fork(int32_t slot);
   /// Remembers the slot as it is, for rollback().
-  Mark mark(int32_t slot) const;
+  StatusOr<Mark> mark(int32_t slot) const;
   /// Back to the mark, which must be of this slot's own past.
   Status rollback(int32_t slot, const Mark &mark);
   /// The slot's memory as a file, and back into a fresh slot. The file knows
@@ -98,7 +106,7 @@ private:
   friend class Session;
   int32_t slot = 0;
   int64_t tokens = 0;
-  std::vector<float> fixed; ///< states and convolution inputs
+  std::vector<char> fixed; ///< states and convolution inputs
 };
 
 } // namespace kdac::model

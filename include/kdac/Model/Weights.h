@@ -28,7 +28,11 @@ struct Matrix {
 };
 
 /// Small parameters, as f32.
-using Vector = std::vector<float>;
+struct Vector : std::vector<float> {
+  using std::vector<float>::vector;
+  /// Their copy where a GPU's operations read them; null on the host.
+  const void *device = nullptr;
+};
 
 /// hybrid-model.md 1.4. P = kdaHeads * kdaDim.
 struct KdaWeights {
@@ -98,6 +102,10 @@ StatusOr<Weights> bindWeights(const ModelConfig &config,
 
 /// Weights of the right shapes with random bf16 values, for speed tests.
 StatusOr<Weights> randomWeights(const ModelConfig &config, uint64_t seed);
+
+/// The same with matrices that have shapes and no memory: not to be read, but
+/// for machines that make values of their own.
+StatusOr<Weights> outlineWeights(const ModelConfig &config, uint64_t seed);
 
 /// Bytes of the matrices that one token reads: all but the embedding and the
 /// experts it is not sent to.

@@ -21,6 +21,8 @@ using Module = struct CUmod_st *;
 using Function = struct CUfunc_st *;
 using Stream = struct CUstream_st *;
 using Event = struct CUevent_st *;
+using Graph = struct CUgraph_st *;
+using GraphExec = struct CUgraphExec_st *;
 
 /// CUdevice_attribute values that kdac reads.
 enum DeviceAttribute {
@@ -36,6 +38,7 @@ constexpr Result notReady = 600;
 constexpr int functionMaxDynamicShared = 8; ///< CU_FUNC_ATTRIBUTE_...
 constexpr int functionLocalBytes = 3;
 constexpr unsigned streamNonBlocking = 1;
+constexpr int captureRelaxed = 2; ///< CU_STREAM_CAPTURE_MODE_RELAXED
 
 /// CUlaunchAttribute with the one that kdac sets.
 struct LaunchAttribute {
@@ -95,6 +98,20 @@ struct Driver {
   /// Null in drivers older than CUDA 11.8.
   Result (*launchKernelEx)(const LaunchConfig *, Function, void **,
                            void **) = nullptr;
+  // Newer than CUDA 11.0, or not needed to launch packs: null where the driver
+  // has none. hasModels() says that all are there.
+  Result (*memGetInfo)(size_t *, size_t *) = nullptr;
+  Result (*memHostAlloc)(void **, size_t, unsigned) = nullptr;
+  Result (*memFreeHost)(void *) = nullptr;
+  Result (*memcpyHtoDAsync)(Address, const void *, size_t, Stream) = nullptr;
+  Result (*memcpyDtoHAsync)(void *, Address, size_t, Stream) = nullptr;
+  Result (*streamBeginCapture)(Stream, int) = nullptr;
+  Result (*streamEndCapture)(Stream, Graph *) = nullptr;
+  Result (*graphInstantiate)(GraphExec *, Graph, unsigned long long) = nullptr;
+  Result (*graphLaunch)(GraphExec, Stream) = nullptr;
+  Result (*graphExecDestroy)(GraphExec) = nullptr;
+  Result (*graphDestroy)(Graph) = nullptr;
+  bool hasModels() const;
 
   /// Loads libcuda.so.1, or the library called `library` (for tests), and
   /// initialises it. The library stays loaded: drivers do not unload cleanly.

@@ -1,0 +1,106 @@
+// Promises: the arguments of kernels that are too many to pass one by one, the
+// same on both sides of a launch. Does not: need any header.
+#ifndef KDAC_LIB_MODEL_GPU_ARGS_H
+#define KDAC_LIB_MODEL_GPU_ARGS_H
+
+namespace kdac::model::gpu {
+
+/// Piece of Ops.h.
+struct PieceArgs {
+  int slot;
+  long long past, begin, count;
+};
+
+/// y [rows, out] = x [rows, in] wᵀ.
+struct ProductArgs {
+  const void *w, *x;
+  void *y;
+  int in, out;
+  int xStride, yStride;
+  int isF32;      ///< y is f32, whatever the rest is
+  int firstBlock; ///< of those that compute this product
+};
+constexpr int maxProducts = 8;
+struct ProductList {
+  ProductArgs item[maxProducts];
+  int count;
+};
+
+/// hybrid-model.md 1.6.
+struct RouteArgs {
+  float *logits;
+  const float *bias;
+  int *expert;
+  float *weight;
+  int stride, experts, topK, groups, topGroups, renormalise;
+  float scale;
+};
+
+/// Attention residuals: the bank's entries, then the stream.
+constexpr int maxBank = 16;
+struct Bank {
+  const void *entry[maxBank + 1];
+  int count;
+};
+
+/// What the gated MLPs do with gate and up.
+struct ActivationArgs {
+  int isSitu;
+  float beta, linear;
+};
+
+/// An MLA layer: q [tokens, heads (nope + rope)], out [tokens, heads value].
+struct AttentionArgs {
+  const void *q, *kvB, *pages;
+  void *out;
+  const PieceArgs *pieces;
+  const int *table;
+  long long pageTokens, pagesPerSlot;
+  int pieceCount, qStride, outStride;
+  int heads, rank, nope, rope, value;
+  float scale; ///< of scores, in units of log2
+};
+
+/// Attention of single tokens, its keys shared out between blocks.
+struct SplitArgs {
+  AttentionArgs a;
+  void *query; ///< [pieces, heads, rank + rope], absorbed
+  float *sums; ///< [pieces, splits, heads, rank]
+  float *tops; ///< [pieces, splits, heads, 2]: largest score, total
+  int splits;
+};
+
+/// Attention of one long piece on a block of expanded keys.
+struct FlashArgs {
+  const void *q;        ///< [rows, heads (nope + rope)] of the piece
+  const void *expanded; ///< [keys, heads (nope + value)]
+  const void *shared;   ///< [keys, sharedStride], the rope part of keys
+  void *out;            ///< [rows, heads value]
+  float *sums;          ///< [rows, heads, value], between blocks of keys
+  float *tops;          ///< [rows, heads, 2]
+  int qStride, sharedStride, outStride, heads;
+  int rows, keys;
+  long long past;     ///< tokens before the first row
+  long long firstKey; ///< of this block
+  int isFirst, isLast;
+  float scale;
+};
+
+/// c [rows, n] = a b^T, for one matrix b or one of many by expert.
+struct GemmArgs {
+  const void *a, *b;
+  const void *b2; ///< dual: c = activation(a bᵀ) (a b2ᵀ)
+  void *c;
+  int m, n, k, aStride, cStride, isF32;
+  /// Experts: tile i has rows tiles[i].y and on of the sorted entries, expert
+  /// tiles[i].x; row r of the entries is row order[r] / perRow of a.
+  const int *tiles;  ///< [tiles, 2], expert -1: none; null: one matrix
+  const int *starts; ///< [experts + 1]
+  const int *order;  ///< null: rows as they are
+  int perRow;
+  ActivationArgs activation;
+};
+
+} // namespace kdac::model::gpu
+
+#endif // KDAC_LIB_MODEL_GPU_ARGS_H

@@ -1,0 +1,124 @@
+// Promises: MLA in its absorbed form for any widths, one block for a row and a
+// head: what is correct everywhere. Twin: lib/Model/HostAttention.cpp. The fast
+// forms are in Decode.cuh and Flash.cuh.
+#ifndef KDAC_LIB_MODEL_GPU_ATTENTION_CUH
+#define KDAC_LIB_MODEL_GPU_ATTENTION_CUH
+
+#include "Kda.cuh"
+
+namespace kdac::model::gpu {
+
+/// Where the latent row of token t of a slot is; 64-bit throughout.
+template <typename T>
+DEVICE T *latentRow(void *pages, const int *table, int64_t pageTokens,
+                    int64_t pagesPerSlot, int slot, int64_t t, int width) {
+  int64_t page = table[slot * pagesPerSlot + t / pageTokens];
+  return static_cast<T *>(pages) + (page * pageTokens + t % pageTokens) * width;
+}
+
+template <typename T>
+DEVICE void storeLatent(const PieceArgs *pieces, int pieceCount, const T *c,
+                        int stride, const float *w, float eps, void *pages,
+                        const int *table, int64_t pageTokens,
+                        int64_t pagesPerSlot, int rank, int rope) {
+  int64_t row = blockX();
+  PieceArgs p = pieces[pieceOf(pieces, pieceCount, row)];
+  const T *from = c + row * stride;
+  T *to = latentRow<T>(pages, table, pageTokens, pagesPerSlot, p.slot,
+                       p.past + row - p.begin, rank + rope);
+  float sum = 0;
+  for (int i = thread(); i < rank; i += threads())
+    sum += load(from + i) * load(from + i);
+  float factor = rsqrt(blockSum(sum) / static_cast<float>(rank) + eps);
+  for (int i = thread(); i < rank; i += threads())
+    store(to + i, load(from + i) * factor * w[i]);
+  for (int i = thread(); i < rope; i += threads())
+    to[rank + i] = from[rank + i];
+}
+
+constexpr int keyBlock = 128; ///< cached tokens at a time
+
+/// Shared memory: query [rank + rope], sum [rank], scores [keyBlock].
+template <typename T> DEVICE void attend(const AttentionArgs &a) {
+  extern SHARED float memory[];
+  int width = a.rank + a.rope, head = blockY();
+  float *query = memory, *sum = query + width, *scores = sum + a.rank;
+  int64_t row = blockX();
+  PieceArgs p = a.pieces[pieceOf(a.pieces, a.pieceCount, row)];
+  const T *q = static_cast<const T *>(a.q) + row * a.qStride +
+               head * (a.nope + a.rope);
+  const T *up = static_cast<const T *>(a.kvB) +
+                int64_t(head) * (a.nope + a.value) * a.rank;
+  for (int i = thread(); i < a.rank; i += threads()) {
+    float x = 0;
+    for (int d = 0; d < a.nope; ++d)
+      x += load(q + d) * load(up + int64_t(d) * a.rank + i);
+    query[i] = x;
+    sum[i] = 0;
+  }
+  for (int i = thread(); i < a.rope; i += threads())
+    query[a.rank + i] = load(q + a.nope + i);
+  int64_t keys = p.past + row - p.begin + 1;
+  float largest = -__builtin_inff(), total = 0;
+  auto key = [&](int64_t t) {
+    return latentRow<const T>(const_cast<void *>(a.pages), a.table,
+                              a.pageTokens, a.pagesPerSlot, p.slot, t, width);
+  };
+  for (int64_t begin = 0; begin < keys; begin += keyBlock) {
+    int count = static_cast<int>(least(int64_t(keyBlock), keys - begin));
+    barrier();
+    for (int t = warp(); t < count; t += threads() / 32) {
+      const T *k = key(begin + t);
+      float x = 0;
+      for (int i = lane(); i < width; i += 32)
+        x += query[i] * load(k + i);
+      x = warpSum(x);
+      if (lane() == 0)
+        scores[t] = x * a.scale;
+    }
+    barrier();
+    float next = largest;
+    for (int t = 0; t < count; ++t)
+      next = greatest(next, scores[t]);
+    float factor = exp2(largest - next), added = 0;
+    for (int t = 0; t < count; ++t)
+      added += exp2(scores[t] - next);
+    for (int i = thread(); i < a.rank; i += threads()) {
+      float x = sum[i] * factor;
+      for (int t = 0; t < count; ++t)
+        x += exp2(scores[t] - next) * load(key(begin + t) + i);
+      sum[i] = x;
+    }
+    largest = next;
+    total = total * factor + added;
+  }
+  barrier();
+  T *out = static_cast<T *>(a.out) + row * a.outStride + head * a.value;
+  for (int d = warp(); d < a.value; d += threads() / 32) {
+    const T *line = up + int64_t(a.nope + d) * a.rank;
+    float x = 0;
+    for (int i = lane(); i < a.rank; i += 32)
+      x += sum[i] * load(line + i);
+    x = warpSum(x);
+    if (lane() == 0)
+      store(out + d, x / total);
+  }
+}
+
+#define KDAC_ATTENTION(T, suffix)                                              \
+  KERNEL void latent_##suffix(                                                 \
+      const PieceArgs *pieces, int pieceCount, const T *c, int stride,         \
+      const float *w, float eps, void *pages, const int *table,                \
+      int64_t pageTokens, int64_t pagesPerSlot, int rank, int rope) {          \
+    storeLatent(pieces, pieceCount, c, stride, w, eps, pages, table,           \
+                pageTokens, pagesPerSlot, rank, rope);                         \
+  }                                                                            \
+  KERNEL BOUNDS(128, 1) void attend_##suffix(AttentionArgs a) {                \
+    attend<T>(a);                                                              \
+  }
+KDAC_ATTENTION(float, f32)
+KDAC_ATTENTION(bf16, bf16)
+
+} // namespace kdac::model::gpu
+
+#endif // KDAC_LIB_MODEL_GPU_ATTENTION_CUH

@@ -1,0 +1,179 @@
+// Promises: what kernels need of CUDA C++, without its SDK: clang's builtins,
+// conversions, warp reductions, asynchronous copies, matrix instructions.
+// Does not: know any kernel.
+#ifndef KDAC_LIB_MODEL_GPU_CUDA_CUH
+#define KDAC_LIB_MODEL_GPU_CUDA_CUH
+
+#define KERNEL extern "C" __attribute__((global))
+#define DEVICE static inline __attribute__((device, always_inline))
+#define DEVICE_MEMBER __attribute__((device, always_inline))
+#define SHARED __attribute__((shared))
+#define BOUNDS(threads, blocks) __attribute__((launch_bounds(threads, blocks)))
+
+using int32_t = int;
+using int64_t = long long;
+using uint16_t = unsigned short;
+using uint32_t = unsigned;
+using uint64_t = unsigned long long;
+using bf16 = __bf16;
+
+#include "Args.h"
+
+namespace kdac::model::gpu {
+
+/// 16 bytes, as the memory system likes them.
+struct alignas(16) Quad {
+  uint32_t w[4];
+};
+
+DEVICE int thread() { return __nvvm_read_ptx_sreg_tid_x(); }
+DEVICE int threads() { return __nvvm_read_ptx_sreg_ntid_x(); }
+DEVICE int lane() { return thread() & 31; }
+DEVICE int warp() { return thread() >> 5; }
+DEVICE int blockX() { return __nvvm_read_ptx_sreg_ctaid_x(); }
+DEVICE int blockY() { return __nvvm_read_ptx_sreg_ctaid_y(); }
+DEVICE int blockZ() { return __nvvm_read_ptx_sreg_ctaid_z(); }
+DEVICE int gridX() { return __nvvm_read_ptx_sreg_nctaid_x(); }
+DEVICE void barrier() { __syncthreads(); }
+
+DEVICE int least(int a, int b) { return a < b ? a : b; }
+DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
+DEVICE float greatest(float a, float b) { return a > b ? a : b; }
+
+DEVICE float bits(uint32_t x) { return __builtin_bit_cast(float, x); }
+DEVICE float low(uint32_t pair) { return bits(pair << 16); }
+DEVICE float high(uint32_t pair) { return bits(pair & 0xffff0000u); }
+/// Two values as bf16, `a` in the low half.
+DEVICE uint32_t pack(float a, float b) {
+  uint32_t pair;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(b), "f"(a));
+  return pair;
+}
+
+DEVICE float exp2(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+constexpr float log2e = 1.44269504088896340736f;
+DEVICE float exp(float x) { return exp2(x * log2e); }
+DEVICE float rsqrt(float x) { return 1 / __nvvm_sqrt_rn_f(x); }
+DEVICE float sigmoid(float x) { return 1 / (1 + exp(-x)); }
+/// By its series where the quotient would cancel.
+DEVICE float tanh(float x) {
+  float square = x * x;
+  if (square < 0.01f)
+    return x * (1 + square * (-1.0f / 3 + square * (2.0f / 15 -
+                                                     square * 17.0f / 315)));
+  return 1 - 2 / (1 + exp(2 * x));
+}
+
+DEVICE float shuffleXor(float x, int mask) {
+  return __nvvm_shfl_sync_bfly_f32(0xffffffffu, x, mask, 31);
+}
+DEVICE int shuffleXor(int x, int mask) {
+  return __nvvm_shfl_sync_bfly_i32(0xffffffffu, x, mask, 31);
+}
+/// Of the whole warp, on every lane; always in the same order.
+DEVICE float warpSum(float x) {
+  for (int mask = 16; mask > 0; mask >>= 1)
+    x += shuffleXor(x, mask);
+  return x;
+}
+/// Of the whole block, on every thread; up to 1024 threads.
+DEVICE float blockSum(float x) {
+  SHARED static float parts[32];
+  x = warpSum(x);
+  barrier();
+  if (lane() == 0)
+    parts[warp()] = x;
+  barrier();
+  return warpSum(lane() < threads() / 32 ? parts[lane()] : 0.0f);
+}
+
+template <typename T> DEVICE float load(const T *p) {
+  return static_cast<float>(*p);
+}
+template <typename T> DEVICE void store(T *p, float x) {
+  *p = static_cast<T>(x);
+}
+
+/// Eight elements from a multiple of 16 bytes, as they are stored.
+template <typename T> struct Eight;
+template <> struct Eight<bf16> {
+  Quad q;
+  DEVICE_MEMBER float operator[](int i) const {
+    return i & 1 ? high(q.w[i >> 1]) : low(q.w[i >> 1]);
+  }
+};
+template <> struct Eight<float> {
+  Quad q[2];
+  DEVICE_MEMBER float operator[](int i) const {
+    return bits(q[i >> 2].w[i & 3]);
+  }
+};
+template <typename T> DEVICE Eight<T> loadEight(const T *p) {
+  return *reinterpret_cast<const Eight<T> *>(p);
+}
+/// Read once, so that it need not stay in any cache.
+DEVICE Quad streamQuad(const void *p) {
+  Quad q;
+  asm volatile("ld.global.nc.L1::no_allocate.v4.b32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(q.w[0]), "=r"(q.w[1]), "=r"(q.w[2]), "=r"(q.w[3])
+               : "l"(p));
+  return q;
+}
+DEVICE Eight<bf16> streamEight(const bf16 *p) { return {streamQuad(p)}; }
+DEVICE Eight<float> streamEight(const float *p) {
+  return {{streamQuad(p), streamQuad(p + 4)}};
+}
+
+// Asynchronous copies into shared memory, and the matrix instructions.
+DEVICE uint32_t sharedAddress(const void *p) {
+  uint32_t address;
+  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }"
+      : "=r"(address)
+      : "l"(p));
+  return address;
+}
+/// 16 bytes, or zeros where there is nothing to copy.
+DEVICE void copyAsync(uint32_t to, const void *from, bool exists) {
+  int bytes = exists ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
+               "l"(from), "r"(bytes)
+               : "memory");
+}
+DEVICE void commitCopies() {
+  asm volatile("cp.async.commit_group;" ::: "memory");
+}
+/// Until at most N groups of copies are under way.
+template <int N> DEVICE void waitCopies() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
+}
+/// Four 8x8 matrices of 16-bit values; each lane gives a row's address.
+DEVICE void loadMatrices(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, "
+               "[%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+DEVICE void loadTransposed(uint32_t (&r)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, "
+               "%3}, [%4];"
+               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+               : "r"(address)
+               : "memory");
+}
+/// c += a b for a of 16x16, b of 16x8.
+DEVICE void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
+                     uint32_t b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
+      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+} // namespace kdac::model::gpu
+
+#endif // KDAC_LIB_MODEL_GPU_CUDA_CUH

@@ -1,0 +1,199 @@
+// Promises: kernels that go over rows once: embedding, norms, activations,
+// copies. Twin: lib/Model/HostOps.cpp.
+#ifndef KDAC_LIB_MODEL_GPU_ELEMENTWISE_CUH
+#define KDAC_LIB_MODEL_GPU_ELEMENTWISE_CUH
+
+#include "Cuda.cuh"
+
+namespace kdac::model::gpu {
+
+template <typename T>
+DEVICE void embed(const int *tokens, const T *table, T *y, int stride,
+                  int width) {
+  const T *from = table + int64_t(tokens[blockX()]) * width;
+  T *to = y + int64_t(blockX()) * stride;
+  for (int c = thread(); c < width; c += threads())
+    to[c] = from[c];
+}
+
+/// x += branch where there is one; y = norm(x).
+template <typename T>
+DEVICE void normRow(const T *branch, T *x, const float *w, float eps, T *y,
+                    int width) {
+  float sum = 0;
+  for (int c = thread(); c < width; c += threads()) {
+    float value = load(x + c);
+    if (branch) {
+      // The stream is what is stored: the norm sees its rounding.
+      store(x + c, value + load(branch + c));
+      value = load(x + c);
+    }
+    sum += value * value;
+  }
+  float factor = rsqrt(blockSum(sum) / static_cast<float>(width) + eps);
+  for (int c = thread(); c < width; c += threads())
+    store(y + c, load(x + c) * factor * w[c]);
+}
+
+template <typename T>
+DEVICE void addRows(const T *y, int yStride, T *x, int xStride, int width) {
+  const T *from = y + int64_t(blockX()) * yStride;
+  T *to = x + int64_t(blockX()) * xStride;
+  for (int c = thread(); c < width; c += threads())
+    store(to + c, load(to + c) + load(from + c));
+}
+
+template <typename T>
+DEVICE void gatherRows(const int *index, const T *x, int xStride, T *y,
+                       int yStride, int width) {
+  int64_t row = index ? index[blockX()] : blockX();
+  for (int c = thread(); c < width; c += threads())
+    y[int64_t(blockX()) * yStride + c] = x[row * xStride + c];
+}
+
+template <typename T>
+DEVICE void gateRows(const T *gate, int gateStride, T *x, int xStride,
+                     int width) {
+  const T *from = gate + int64_t(blockX()) * gateStride;
+  T *to = x + int64_t(blockX()) * xStride;
+  for (int c = thread(); c < width; c += threads())
+    store(to + c, load(to + c) * sigmoid(load(from + c)));
+}
+
+/// hybrid-model.md 1.6 and 2.2.
+DEVICE float activated(const ActivationArgs &a, float gate, float up) {
+  if (a.isSitu)
+    return a.beta * tanh(gate / a.beta) * sigmoid(gate) * a.linear *
+           tanh(up / a.linear);
+  return gate * sigmoid(gate) * up;
+}
+
+template <typename T>
+DEVICE void activateRows(const ActivationArgs &a, const T *gate, int gateStride,
+                         const T *up, int upStride, T *y, int yStride,
+                         int width) {
+  int64_t row = blockX();
+  for (int c = thread(); c < width; c += threads())
+    store(y + row * yStride + c,
+          activated(a, load(gate + row * gateStride + c),
+                    load(up + row * upStride + c)));
+}
+
+/// The larger value, the smaller index of equals; NaN is below everything.
+DEVICE void takeLarger(float &value, int &index, float other, int otherIndex) {
+  if (other > value || (other == value && otherIndex < index)) {
+    value = other;
+    index = otherIndex;
+  }
+}
+
+DEVICE void argmaxRow(const float *x, int width, int *best) {
+  SHARED static float values[32];
+  SHARED static int indices[32];
+  float value = -__builtin_inff();
+  int index = 0x7fffffff;
+  for (int c = thread(); c < width; c += threads())
+    takeLarger(value, index, x[c], c);
+  for (int mask = 16; mask > 0; mask >>= 1)
+    takeLarger(value, index, shuffleXor(value, mask), shuffleXor(index, mask));
+  if (lane() == 0) {
+    values[warp()] = value;
+    indices[warp()] = index;
+  }
+  barrier();
+  if (thread() == 0) {
+    for (int i = 1; i < threads() / 32; ++i)
+      takeLarger(value, index, values[i], indices[i]);
+    *best = index == 0x7fffffff ? 0 : index;
+  }
+}
+
+/// Attention residuals, hybrid-model.md 2.2.
+template <typename T>
+DEVICE void mixRow(const Bank &bank, int stride, const float *query, float eps,
+                   T *y, int yStride, int width) {
+  float score[maxBank + 1], largest = -__builtin_inff(), total = 0;
+  int64_t row = blockX();
+  for (int j = 0; j < bank.count; ++j) {
+    const T *v = static_cast<const T *>(bank.entry[j]) + row * stride;
+    float squares = 0, dot = 0;
+    for (int c = thread(); c < width; c += threads()) {
+      float x = load(v + c);
+      squares += x * x;
+      dot += x * query[c];
+    }
+    squares = blockSum(squares);
+    dot = blockSum(dot);
+    score[j] = dot * rsqrt(squares / static_cast<float>(width) + eps);
+    largest = greatest(largest, score[j]);
+  }
+  for (int j = 0; j < bank.count; ++j)
+    total += score[j] = exp(score[j] - largest);
+  for (int c = thread(); c < width; c += threads()) {
+    float sum = 0;
+    for (int j = 0; j < bank.count; ++j)
+      sum += score[j] / total *
+             load(static_cast<const T *>(bank.entry[j]) + row * stride + c);
+    store(y + row * yStride + c, sum);
+  }
+}
+
+#define KDAC_ELEMENTWISE(T, suffix)                                            \
+  KERNEL void embed_##suffix(const int *tokens, const T *table, T *y,          \
+                             int stride, int width) {                          \
+    embed(tokens, table, y, stride, width);                                    \
+  }                                                                            \
+  KERNEL void norm_##suffix(const T *branch, int branchStride, T *x,           \
+                            int xStride, const float *w, float eps, T *y,      \
+                            int yStride, int width) {                          \
+    int64_t row = blockX();                                                    \
+    normRow(branch ? branch + row * branchStride : nullptr, x + row * xStride, \
+            w, eps, y + row * yStride, width);                                 \
+  }                                                                            \
+  KERNEL void add_##suffix(const T *y, int yStride, T *x, int xStride,         \
+                           int width) {                                        \
+    addRows(y, yStride, x, xStride, width);                                    \
+  }                                                                            \
+  KERNEL void gather_##suffix(const int *index, const T *x, int xStride, T *y, \
+                              int yStride, int width) {                        \
+    gatherRows(index, x, xStride, y, yStride, width);                          \
+  }                                                                            \
+  KERNEL void gate_##suffix(const T *gate, int gateStride, T *x, int xStride,  \
+                            int width) {                                       \
+    gateRows(gate, gateStride, x, xStride, width);                             \
+  }                                                                            \
+  KERNEL void activate_##suffix(ActivationArgs a, const T *gate,               \
+                                int gateStride, const T *up, int upStride,     \
+                                T *y, int yStride, int width) {                \
+    activateRows(a, gate, gateStride, up, upStride, y, yStride, width);        \
+  }                                                                            \
+  KERNEL void mix_##suffix(Bank bank, int stride, const float *query,          \
+                           float eps, T *y, int yStride, int width) {          \
+    mixRow(bank, stride, query, eps, y, yStride, width);                       \
+  }
+KDAC_ELEMENTWISE(float, f32)
+KDAC_ELEMENTWISE(bf16, bf16)
+
+KERNEL void argmax_rows(const float *x, int stride, int width, int *best) {
+  argmaxRow(x + int64_t(blockX()) * stride, width, best + blockX());
+}
+
+/// Random signs and mantissas with the exponent of 1/√in, as RandomTensors has
+/// them; `count` values in pairs.
+KERNEL void random_bf16(uint32_t *to, int64_t pairs, int exponent,
+                        uint32_t seed) {
+  int64_t step = int64_t(gridX()) * threads();
+  for (int64_t i = int64_t(blockX()) * threads() + thread(); i < pairs;
+       i += step) {
+    uint64_t z = (static_cast<uint64_t>(i) + 1) * 0x9e3779b97f4a7c15ull + seed;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9ull;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111ebull;
+    auto draw = static_cast<uint32_t>(z >> 32);
+    to[i] = (draw & 0x807f807fu) | static_cast<uint32_t>(exponent << 23) |
+            static_cast<uint32_t>(exponent << 7);
+  }
+}
+
+} // namespace kdac::model::gpu
+
+#endif // KDAC_LIB_MODEL_GPU_ELEMENTWISE_CUH

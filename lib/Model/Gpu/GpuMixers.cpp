@@ -1,0 +1,126 @@
+// KDA and MLA layers on a GPU.
+#include "GpuOps.h"
+
+#include <cmath>
+
+namespace kdac::model {
+
+static KdaParameters parametersOf(const KdaWeights &w) {
+  return {w.aLog.device,  w.dtBias.device, w.qConv.device,
+          w.kConv.device, w.vConv.device,  w.oNorm.device};
+}
+
+Status GpuOps::loadKernel(const PackReader &pack, bool isStep) {
+  StatusOr<const PackVariant *> variant =
+      selectVariant(pack, Place{&gpu->device().info()},
+                    kdaRequest(config, isStep, limits.type));
+  if (!variant.ok())
+    return variant.status();
+  StatusOr<GpuKernel> kernel = GpuKernel::load(gpu->device(), pack, **variant);
+  if (!kernel.ok())
+    return kernel.status();
+  auto loaded = std::make_unique<KdaKernel>(std::move(*kernel));
+  StatusOr<int64_t> bytes =
+      kdaWorkspaceBytes(loaded->call, config, limits.pieces, limits.tokens);
+  if (!bytes.ok())
+    return bytes.status();
+  workspaceBytes = std::max(workspaceBytes, *bytes);
+  (isStep ? step : chunk) = std::move(loaded);
+  return Status::success();
+}
+
+void GpuOps::launchKda(const KdaKernel &kernel) {
+  if (first.ok())
+    first = kernel.kernel.launch(gpu->stream(), kernel.call.arguments());
+}
+
+void GpuOps::kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
+                      Rows k, Rows v, Rows decay, Rows beta,
+                      const KdaCache &cache, Rows out) {
+  setRecurrence(chunk->call, config, batch, parametersOf(w), {q, k, v}, decay,
+                beta, cache, out, scratch.workspace);
+  launchKda(*chunk);
+}
+
+void GpuOps::kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
+                     Rows k, Rows v, Rows decay, Rows beta, Rows z,
+                     const KdaCache &cache, Rows out) {
+  KdaParameters parameters = parametersOf(w);
+  setRecurrence(step->call, config, batch, parameters, {q, k, v}, decay, beta,
+                cache, out, scratch.workspace);
+  setNeighbours(step->call, config, parameters, cache, z);
+  launchKda(*step);
+}
+
+void GpuOps::shortConv(const BatchView &batch, Rows x, const Vector &w,
+                       void *cache, Rows y) {
+  constexpr int threads = 128;
+  constexpr int64_t rowsOfThread = 32; // Kda.cuh, convRows
+  int64_t columns = (x.width + threads - 1) / threads;
+  auto count = static_cast<int>(batch.count), width = static_cast<int>(x.width);
+  auto stride = static_cast<int>(x.stride);
+  launch(typed("conv_f32", "conv_bf16"),
+         {{columns, (batch.tokens + rowsOfThread - 1) / rowsOfThread, 1},
+          threads},
+         batch.pieces, count, x.data, stride, w.device, cache, y.data,
+         static_cast<int>(y.stride), width, static_cast<int>(batch.tokens));
+  launch(typed("keep_f32", "keep_bf16"), {{columns, batch.count, 1}, threads},
+         batch.pieces, x.data, stride, cache, width);
+}
+
+void GpuOps::gatedNorm(Rows x, const Vector &w, double eps, Rows z, Rows y) {
+  constexpr int warps = 4;
+  auto dim = static_cast<int64_t>(w.size());
+  int64_t heads = x.width / dim;
+  launch(typed("gated_norm_f32", "gated_norm_bf16"),
+         {{x.rows, (heads + warps - 1) / warps, 1}, warps * 32}, x.data,
+         static_cast<int>(x.stride), w.device, static_cast<float>(eps), z.data,
+         static_cast<int>(z.stride), y.data, static_cast<int>(y.stride),
+         static_cast<int>(heads), static_cast<int>(dim));
+}
+
+void GpuOps::storeLatent(const BatchView &batch, Rows c, const Vector &norm,
+                         double eps, const MlaCache &cache) {
+  launch(typed("latent_f32", "latent_bf16"), {{batch.tokens, 1, 1}, 128},
+         batch.pieces, static_cast<int>(batch.count), c.data,
+         static_cast<int>(c.stride), norm.device, static_cast<float>(eps),
+         cache.pages, cache.table, static_cast<long long>(cache.pageTokens),
+         static_cast<long long>(cache.pagesPerSlot),
+         static_cast<int>(config.latentRank), static_cast<int>(config.ropeDim));
+}
+
+gpu::AttentionArgs GpuOps::attention(const BatchView &batch, Rows q,
+                                     const Matrix &kvB, const MlaCache &cache,
+                                     Rows out) const {
+  constexpr float log2e = 1.44269504088896340736f;
+  gpu::AttentionArgs a = {};
+  a.q = q.data;
+  a.kvB = kvB.data;
+  a.pages = cache.pages;
+  a.out = out.data;
+  a.pieces = reinterpret_cast<const gpu::PieceArgs *>(batch.pieces);
+  a.table = cache.table;
+  a.pageTokens = cache.pageTokens;
+  a.pagesPerSlot = cache.pagesPerSlot;
+  a.pieceCount = static_cast<int>(batch.count);
+  a.qStride = static_cast<int>(q.stride);
+  a.outStride = static_cast<int>(out.stride);
+  a.heads = static_cast<int>(config.heads);
+  a.rank = static_cast<int>(config.latentRank);
+  a.nope = static_cast<int>(config.nopeDim);
+  a.rope = static_cast<int>(config.ropeDim);
+  a.value = static_cast<int>(config.valueDim);
+  a.scale = log2e / std::sqrt(static_cast<float>(config.queryDim()));
+  return a;
+}
+
+void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
+                    const MlaCache &cache, Rows out) {
+  constexpr int64_t keyBlock = 128; // Attention.cuh
+  int64_t floats = config.cacheDim() + config.latentRank + keyBlock;
+  launch(typed("attend_f32", "attend_bf16"),
+         {{batch.tokens, config.heads, 1}, 128, floats * 4},
+         attention(batch, q, kvB, cache, out));
+}
+
+} // namespace kdac::model

@@ -1,0 +1,326 @@
+#include "GpuOps.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kdac::model {
+
+static_assert(sizeof(gpu::PieceArgs) == sizeof(Piece));
+
+GpuOps::GpuOps(std::shared_ptr<Gpu> gpu, const ModelConfig &config,
+               const GpuLimits &limits)
+    : gpu(std::move(gpu)), config(config), limits(limits) {}
+
+GpuOps::~GpuOps() {
+  Device::Scope scope(gpu->device());
+  for (auto &[key, one] : recorded)
+    if (one.graph)
+      gpu->driver().graphExecDestroy(one.graph);
+}
+
+/// What the kernels rely on; Args.h and the .cuh files say where.
+Status GpuOps::checkConfig() const {
+  auto refuse = [&](const std::string &what) {
+    return Status(ErrorCode::Unsupported,
+                  config.name + ": on a GPU " + what);
+  };
+  const ModelConfig &c = config;
+  constexpr int64_t vector = 8; // elements of one load
+  for (auto [name, width] :
+       {std::pair("hidden_size", c.hidden), {"KDA head width", c.kdaDim},
+        {"q_lora_rank", c.queryRank}, {"kv_lora_rank", c.latentRank},
+        {"attention output width", c.heads * c.valueDim},
+        {"intermediate_size", c.denseWidth},
+        {"moe_intermediate_size", c.expertWidth},
+        {"expert input width", c.expertInput}})
+    if (width % vector != 0)
+      return refuse(std::string(name) + " = " + std::to_string(width) +
+                    " should be a multiple of 8");
+  auto most = [&](const char *name, int64_t value, int64_t limit) {
+    return value <= limit
+               ? Status::success()
+               : refuse(std::string(name) + " = " + std::to_string(value) +
+                        " should be at most " + std::to_string(limit));
+  };
+  if (Status s = most("experts", c.experts, 1024); !s.ok())
+    return s;
+  if (Status s = most("experts of a token", c.topK, 32); !s.ok())
+    return s;
+  if (Status s = most("expert groups", c.groups, 32); !s.ok())
+    return s;
+  int64_t bank = c.residualBlock == 0
+                     ? 0
+                     : (c.layers() + c.residualBlock - 1) / c.residualBlock;
+  if (Status s = most("entries of attention residuals", bank, gpu::maxBank);
+      !s.ok())
+    return s;
+  if (c.count(Mixer::Kda) > 0 && c.convWidth != 4)
+    return refuse("short_conv_kernel_size = " + std::to_string(c.convWidth) +
+                  " should be 4");
+  return Status::success();
+}
+
+Status GpuOps::prepare(const PackReader &pack) {
+  if (Status s = checkConfig(); !s.ok())
+    return s;
+  if (config.count(Mixer::Kda) > 0)
+    for (bool isStep : {false, true})
+      if (Status s = loadKernel(pack, isStep); !s.ok())
+        return s;
+  layOut(nullptr);
+  return Status::success();
+}
+
+void GpuOps::layOut(char *base) {
+  int64_t used = 0;
+  auto take = [&](int64_t bytes) {
+    int64_t at = used;
+    used += (bytes + 255) / 256 * 256;
+    return base ? base + at : nullptr;
+  };
+  auto ints = [&](int64_t count) {
+    return reinterpret_cast<int *>(take(count * 4));
+  };
+  int64_t pieces = limits.pieces, bytes = bytesOf(limits.type);
+  // Pieces come first; what is short comes before what is long.
+  layout.slots = pieces * static_cast<int64_t>(sizeof(Piece));
+  layout.sources = layout.slots + pieces * 4;
+  layout.offsets = layout.sources + pieces * 4;
+  layout.outputs = layout.offsets + (pieces + 1) * 4;
+  layout.tokens = layout.outputs + pieces * 4;
+  layout.bytes = layout.tokens + limits.tokens * 4;
+  scratch.call = take(layout.bytes);
+  scratch.workspace = take(workspaceBytes);
+  int64_t entries = limits.tokens * config.topK;
+  scratch.hidden = take(entries * config.expertWidth * bytes);
+  scratch.starts = ints(config.experts + 1);
+  scratch.order = ints(entries);
+  scratch.place = ints(entries);
+  scratch.bytes = used;
+}
+
+Status GpuOps::allocate() {
+  memory = gpuMemory(gpu);
+  StatusOr<void *> base = memory->allocate(scratch.bytes, "scratch");
+  if (!base.ok())
+    return base.status();
+  layOut(static_cast<char *>(*base));
+  StatusOr<PinnedBuffer> pinned =
+      PinnedBuffer::allocate(gpu->device(), layout.bytes);
+  if (!pinned.ok())
+    return pinned.status();
+  staging = std::make_unique<PinnedBuffer>(std::move(*pinned));
+  return Status::success();
+}
+
+bool GpuOps::begin(CallData &call) {
+  BatchView &b = call.batch;
+  if (b.tokens > limits.tokens || b.count > limits.pieces ||
+      call.outputCount > limits.pieces) {
+    keep(Status(ErrorCode::InvalidArgument,
+                "a call of " + std::to_string(b.tokens) + " rows and " +
+                    std::to_string(b.count) +
+                    " pieces is larger than these operations were made for, " +
+                    std::to_string(limits.tokens) + " and " +
+                    std::to_string(limits.pieces)));
+    return true;
+  }
+  // The copy of the last call must have left the staging buffer.
+  keep(gpu->synchronize());
+  char *from = staging->data(), *to = scratch.call;
+  auto put = [&](auto &array, int64_t at, int64_t count) {
+    auto bytes = static_cast<size_t>(count) * sizeof *array;
+    std::memcpy(from + at, array, bytes);
+    array = reinterpret_cast<std::remove_reference_t<decltype(array)>>(to + at);
+  };
+  put(b.pieces, 0, b.count);
+  put(b.slots, layout.slots, b.count);
+  put(b.sources, layout.sources, b.count);
+  put(b.offsets, layout.offsets, b.count + 1);
+  put(call.outputs, layout.outputs, call.outputCount);
+  put(call.tokens, layout.tokens, b.tokens);
+  keep(gpu->upload(to, from, layout.tokens + b.tokens * 4));
+  if (!b.isDecode || call.outputCount != b.count || !first.ok())
+    return true;
+  // The first call of a shape is not recorded: libraries load code during it.
+  auto [entry, isNew] = recorded.try_emplace({b.count, call.session});
+  if (isNew)
+    return true;
+  Device::Scope scope(gpu->device());
+  recording = &entry->second;
+  if (recording->graph)
+    return false;
+  keep(gpu->check(gpu->driver().streamBeginCapture(gpu->stream(),
+                                                   cuda::captureRelaxed),
+                  "cuStreamBeginCapture"));
+  isCapturing = first.ok();
+  return true;
+}
+
+void GpuOps::end() {
+  Device::Scope scope(gpu->device());
+  const cuda::Driver &d = gpu->driver();
+  if (isCapturing) {
+    cuda::Graph graph = nullptr;
+    keep(gpu->check(d.streamEndCapture(gpu->stream(), &graph),
+                    "cuStreamEndCapture"));
+    if (first.ok())
+      keep(gpu->check(d.graphInstantiate(&recording->graph, graph, 0),
+                      "cuGraphInstantiate"));
+    if (graph)
+      d.graphDestroy(graph);
+  }
+  if (recording && first.ok())
+    keep(gpu->check(d.graphLaunch(recording->graph, gpu->stream()),
+                    "cuGraphLaunch"));
+  isCapturing = false;
+  recording = nullptr;
+}
+
+void GpuOps::embed(const int32_t *tokens, const Matrix &table, Rows y) {
+  launch(typed("embed_f32", "embed_bf16"), {{y.rows, 1, 1}}, tokens, table.data,
+         y.data, static_cast<int>(y.stride), static_cast<int>(y.width));
+}
+
+/// Rows of few products at a time stay in registers.
+constexpr int64_t fewRowsMost = 8;
+
+void GpuOps::fewRows(const Product *list, int64_t count) {
+  constexpr const char *names[2][fewRowsMost] = {
+      {"products1_f32", "products2_f32", "products3_f32", "products4_f32",
+       "products5_f32", "products6_f32", "products7_f32", "products8_f32"},
+      {"products1_bf16", "products2_bf16", "products3_bf16", "products4_bf16",
+       "products5_bf16", "products6_bf16", "products7_bf16", "products8_bf16"}};
+  constexpr int64_t outputsOfBlock = 16;
+  gpu::ProductList call = {};
+  int64_t rows = list[0].x.rows, blocks = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const Product &p = list[i];
+    call.item[call.count++] = {p.w->data,
+                               p.x.data,
+                               p.y.data,
+                               static_cast<int>(p.w->in),
+                               static_cast<int>(p.w->out),
+                               static_cast<int>(p.x.stride),
+                               static_cast<int>(p.y.stride),
+                               p.y.type == Element::F32,
+                               static_cast<int>(blocks)};
+    blocks += (p.w->out + outputsOfBlock - 1) / outputsOfBlock;
+  }
+  launch(names[limits.type == Element::BF16][rows - 1], {{blocks, 1, 1}}, call);
+}
+
+static Rows from(Rows x, int64_t row, int64_t count) {
+  char *data = static_cast<char *>(x.data) + row * x.stride * bytesOf(x.type);
+  return {data, count, x.width, x.stride, x.type};
+}
+
+void GpuOps::manyRows(const Product &p) {
+  for (int64_t row = 0; row < p.x.rows; row += fewRowsMost) {
+    int64_t count = std::min(fewRowsMost, p.x.rows - row);
+    Product part = {from(p.x, row, count), p.w, from(p.y, row, count)};
+    fewRows(&part, 1);
+  }
+}
+
+void GpuOps::products(std::initializer_list<Product> list) {
+  if (list.begin()->x.rows == 0)
+    return;
+  if (list.begin()->x.rows <= fewRowsMost)
+    return fewRows(list.begin(), static_cast<int64_t>(list.size()));
+  for (const Product &p : list)
+    manyRows(p);
+}
+
+void GpuOps::matmul(Rows x, const Matrix &w, Rows y) { products({{x, &w, y}}); }
+
+/// Threads of a block that goes over one row.
+static int rowThreads(int64_t width) {
+  return static_cast<int>(std::clamp<int64_t>((width + 31) / 32 * 32, 32, 512));
+}
+
+void GpuOps::addNorm(Rows y, Rows x, const Vector &w, double eps, Rows normed) {
+  launch(typed("norm_f32", "norm_bf16"), {{x.rows, 1, 1}, rowThreads(x.width)},
+         y.data, static_cast<int>(y.stride), x.data, static_cast<int>(x.stride),
+         w.device, static_cast<float>(eps), normed.data,
+         static_cast<int>(normed.stride), static_cast<int>(x.width));
+}
+
+void GpuOps::rmsNorm(Rows x, const Vector &w, double eps, Rows y) {
+  addNorm(Rows(), x, w, eps, y);
+}
+
+void GpuOps::add(Rows y, Rows x) {
+  launch(typed("add_f32", "add_bf16"), {{x.rows, 1, 1}, rowThreads(x.width)},
+         y.data, static_cast<int>(y.stride), x.data, static_cast<int>(x.stride),
+         static_cast<int>(x.width));
+}
+
+void GpuOps::gather(Rows x, const int32_t *index, Rows y) {
+  launch(typed("gather_f32", "gather_bf16"),
+         {{y.rows, 1, 1}, rowThreads(y.width)}, index, x.data,
+         static_cast<int>(x.stride), y.data, static_cast<int>(y.stride),
+         static_cast<int>(y.width));
+}
+
+void GpuOps::copy(Rows x, Rows y) { gather(x, nullptr, y); }
+
+void GpuOps::sigmoidGate(Rows gate, Rows x) {
+  launch(typed("gate_f32", "gate_bf16"), {{x.rows, 1, 1}, rowThreads(x.width)},
+         gate.data, static_cast<int>(gate.stride), x.data,
+         static_cast<int>(x.stride), static_cast<int>(x.width));
+}
+
+gpu::ActivationArgs GpuOps::activation() const {
+  return {config.activation == Activation::Situ,
+          static_cast<float>(config.situBeta),
+          static_cast<float>(config.situLinearBeta)};
+}
+
+void GpuOps::activate(Rows gate, Rows up, Rows y) {
+  launch(typed("activate_f32", "activate_bf16"),
+         {{y.rows, 1, 1}, rowThreads(y.width)}, activation(), gate.data,
+         static_cast<int>(gate.stride), up.data, static_cast<int>(up.stride),
+         y.data, static_cast<int>(y.stride), static_cast<int>(y.width));
+}
+
+void GpuOps::argmax(Rows x, int32_t *best) {
+  launch("argmax_rows", {{x.rows, 1, 1}, 1024}, x.data,
+         static_cast<int>(x.stride), static_cast<int>(x.width), best);
+}
+
+void GpuOps::mix(const Rows *bank, int64_t entries, Rows prefix,
+                 const Vector &query, double eps, Rows y) {
+  gpu::Bank all = {};
+  for (int64_t j = 0; j < entries; ++j)
+    all.entry[all.count++] = bank[j].data;
+  all.entry[all.count++] = prefix.data;
+  launch(typed("mix_f32", "mix_bf16"),
+         {{prefix.rows, 1, 1}, rowThreads(prefix.width)}, all,
+         static_cast<int>(prefix.stride), query.device, static_cast<float>(eps),
+         y.data, static_cast<int>(y.stride), static_cast<int>(prefix.width));
+}
+
+StatusOr<int64_t> gpuScratchBytes(std::shared_ptr<Gpu> gpu,
+                                  const ModelConfig &config,
+                                  const PackReader &pack,
+                                  const GpuLimits &limits) {
+  GpuOps ops(std::move(gpu), config, limits);
+  if (Status s = ops.prepare(pack); !s.ok())
+    return s;
+  return ops.scratchBytes();
+}
+
+StatusOr<std::unique_ptr<Ops>> makeGpuOps(std::shared_ptr<Gpu> gpu,
+                                          const ModelConfig &config,
+                                          const PackReader &pack,
+                                          const GpuLimits &limits) {
+  auto ops = std::make_unique<GpuOps>(std::move(gpu), config, limits);
+  if (Status s = ops->prepare(pack); !s.ok())
+    return s;
+  if (Status s = ops->allocate(); !s.ok())
+    return s;
+  return std::unique_ptr<Ops>(std::move(ops));
+}
+
+} // namespace kdac::model

@@ -1,0 +1,137 @@
+// Promises: the class behind makeGpuOps. Does not: belong to the interface.
+#ifndef KDAC_LIB_MODEL_GPU_GPUOPS_H
+#define KDAC_LIB_MODEL_GPU_GPUOPS_H
+
+#include "../NamedCall.h"
+#include "Args.h"
+#include "Gpu.h"
+#include "kdac/Runtime/Kernel.h"
+
+#include <map>
+
+namespace kdac::model {
+
+class GpuOps : public Ops {
+public:
+  GpuOps(std::shared_ptr<Gpu> gpu, const ModelConfig &config,
+         const GpuLimits &limits);
+  ~GpuOps() override;
+  /// Loads the kernels and plans the scratch.
+  Status prepare(const PackReader &pack);
+  int64_t scratchBytes() const { return scratch.bytes; }
+  Status allocate();
+
+  Status status() const override { return first; }
+  void clear() override { first = Status(); }
+  bool begin(CallData &call) override;
+  void end() override;
+
+  void embed(const int32_t *tokens, const Matrix &table, Rows y) override;
+  void matmul(Rows x, const Matrix &w, Rows y) override;
+  void products(std::initializer_list<Product> list) override;
+  void rmsNorm(Rows x, const Vector &w, double eps, Rows y) override;
+  void add(Rows y, Rows x) override;
+  void addNorm(Rows y, Rows x, const Vector &w, double eps,
+               Rows normed) override;
+  void copy(Rows x, Rows y) override;
+  void sigmoidGate(Rows gate, Rows x) override;
+  void activate(Rows gate, Rows up, Rows y) override;
+  void gather(Rows x, const int32_t *index, Rows y) override;
+  void argmax(Rows x, int32_t *best) override;
+
+  void shortConv(const BatchView &batch, Rows x, const Vector &w, void *cache,
+                 Rows y) override;
+  void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
+                Rows v, Rows decay, Rows beta, const KdaCache &cache,
+                Rows out) override;
+  void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
+               Rows v, Rows decay, Rows beta, Rows z, const KdaCache &cache,
+               Rows out) override;
+  void gatedNorm(Rows x, const Vector &w, double eps, Rows z, Rows y) override;
+
+  void storeLatent(const BatchView &batch, Rows c, const Vector &norm,
+                   double eps, const MlaCache &cache) override;
+  void attend(const BatchView &batch, Rows q, const Matrix &kvB,
+              const MlaCache &cache, Rows out) override;
+
+  void route(Rows logits, const Vector &bias, const Routing &to) override;
+  void experts(Rows x, const Routing &routing, const MoeWeights &w,
+               Rows y) override;
+  void mix(const Rows *bank, int64_t entries, Rows prefix, const Vector &query,
+           double eps, Rows y) override;
+
+private:
+  /// Where a call's arrays are, in the staging buffer and on the GPU alike.
+  struct CallLayout {
+    int64_t slots = 0, sources = 0, offsets = 0, outputs = 0, tokens = 0;
+    int64_t bytes = 0; ///< of the largest call
+  };
+  /// Scratch of the operations, in one allocation.
+  struct Scratch {
+    int64_t bytes = 0;
+    char *call = nullptr;      ///< CallLayout
+    char *workspace = nullptr; ///< of the chunk kernel
+    char *hidden = nullptr;    ///< [entries, expertWidth]
+    int *starts = nullptr, *order = nullptr, *place = nullptr, *tiles = nullptr;
+    char *parts = nullptr;     ///< [entries, expertInput]
+    char *query = nullptr;     ///< [pieces, heads, rank + rope]
+    float *sums = nullptr, *tops = nullptr; ///< of attention, between blocks
+    char *expanded = nullptr;  ///< [keyBlock, heads (nope + value)]
+    char *latents = nullptr;   ///< [keyBlock, rank + rope]
+  };
+  struct KdaKernel {
+    explicit KdaKernel(GpuKernel k)
+        : kernel(std::move(k)), call(kernel.variant()) {}
+    GpuKernel kernel;
+    NamedCall call;
+  };
+  /// Decoding calls of one shape: seen once, then recorded.
+  struct Recorded {
+    cuda::GraphExec graph = nullptr;
+  };
+
+  Status checkConfig() const;
+  Status loadKernel(const PackReader &pack, bool isStep);
+  void layOut(char *base);
+  void keep(Status status) {
+    if (first.ok())
+      first = std::move(status);
+  }
+  /// Enqueues `name` with the suffix of the type, unless something failed.
+  template <typename... Parameter>
+  void launch(const char *name, const Shape &shape, Parameter... parameters) {
+    if (first.ok())
+      first = gpu->launch(name, shape, parameters...);
+  }
+  /// `f32` or `bf16`, by the type of activations.
+  const char *typed(const char *f32, const char *bf16) const {
+    return limits.type == Element::F32 ? f32 : bf16;
+  }
+  void launchKda(const KdaKernel &kernel);
+  void fewRows(const Product *list, int64_t count);
+  void manyRows(const Product &p);
+  void expertsDirectly(Rows x, const Routing &routing, const MoeWeights &w,
+                       Rows y);
+  gpu::ActivationArgs activation() const;
+  gpu::AttentionArgs attention(const BatchView &batch, Rows q,
+                               const Matrix &kvB, const MlaCache &cache,
+                               Rows out) const;
+
+  std::shared_ptr<Gpu> gpu;
+  ModelConfig config;
+  GpuLimits limits;
+  Status first;
+  std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
+  int64_t workspaceBytes = 0;
+  CallLayout layout;
+  Scratch scratch;
+  std::shared_ptr<Memory> memory; ///< of scratch
+  std::unique_ptr<PinnedBuffer> staging;
+  std::map<std::pair<int64_t, const void *>, Recorded> recorded;
+  Recorded *recording = nullptr; ///< the call under way is recorded
+  bool isCapturing = false;
+};
+
+} // namespace kdac::model
+
+#endif // KDAC_LIB_MODEL_GPU_GPUOPS_H
