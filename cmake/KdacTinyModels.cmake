@@ -28,7 +28,7 @@ endif()
 
 set(KDAC_TINY_MODELS ${PROJECT_BINARY_DIR}/tiny-models)
 set(KDAC_TINY_MODEL_FILES)
-foreach(kind IN ITEMS 48b k3)
+foreach(kind IN ITEMS 48b k3 wide)
   set(folder ${KDAC_TINY_MODELS}/${kind})
   list(APPEND KDAC_TINY_MODEL_FILES ${folder}/expected.json)
   add_custom_command(OUTPUT ${folder}/expected.json

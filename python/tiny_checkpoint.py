@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""tiny_checkpoint.py 48b|k3 FOLDER: writes a small random checkpoint.
+"""tiny_checkpoint.py 48b|k3|wide FOLDER: writes a small random checkpoint.
 
 Both formats are those of hybrid-model.md 1.2 and 2.3: tensor names, shapes,
 dtypes, sharding, and what is odd about them (1-based layer lists, a layer in
@@ -60,6 +60,19 @@ CONFIG_K3 = {
     "quantization_config": {"quant_method": "compressed-tensors",
                             "format": "mxfp4-pack-quantized"},
 }
+
+
+# The 48B's widths of heads, for kernels that are made for them.
+CONFIG_WIDE = {
+    **CONFIG_48B, "num_hidden_layers": 4, "kv_lora_rank": 512,
+    "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+    "moe_intermediate_size": 72,
+    "linear_attn_config": {
+        "num_heads": 2, "head_dim": 128, "short_conv_kernel_size": 4,
+        "full_attn_layers": [2, 4], "kda_layers": [1, 3]},
+}
+
+CONFIGS = {"48b": CONFIG_48B, "k3": CONFIG_K3, "wide": CONFIG_WIDE}
 
 
 def bf16_bits(values):
@@ -194,7 +207,7 @@ def moe(w, at, c):
 
 def make(kind, folder):
     is_k3 = kind == "k3"
-    config = CONFIG_K3 if is_k3 else CONFIG_48B
+    config = CONFIGS[kind]
     c = config["text_config"] if is_k3 else config
     w = Writer(seed=4 if is_k3 else 48)
     prefix = "language_model." if is_k3 else ""
@@ -248,7 +261,7 @@ def write_folder(w, config, folder, is_sharded):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("kind", choices=["48b", "k3"])
+    parser.add_argument("kind", choices=list(CONFIGS))
     parser.add_argument("folder")
     arguments = parser.parse_args()
     make(arguments.kind, arguments.folder)

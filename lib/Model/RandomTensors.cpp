@@ -25,8 +25,8 @@ RandomTensors::make(const std::string &name, const std::vector<int64_t> &shape,
   bool isMatrix = type == TensorType::BF16;
   int64_t bytes = elements * (isMatrix ? 2 : 4);
   if (isMatrix && !hasMatrices) {
-    static const char nothing = 0;
-    tensors.push_back({type, "BF16", shape, &nothing, bytes, "an outline"});
+    const char *address = &outlines.emplace_back();
+    tensors.push_back({type, "BF16", shape, address, bytes, "an outline"});
     return &tensors.back();
   }
   StatusOr<AlignedBuffer> buffer =

@@ -29,6 +29,7 @@ private:
   std::vector<AlignedBuffer> memory;
   uint64_t state;
   bool hasMatrices;
+  std::list<char> outlines; ///< an address for every matrix without values
 };
 
 } // namespace kdac::model

@@ -153,8 +153,10 @@ Status loadModel(const Options &options, Engine &engine) {
       return gpu.status();
     engine.gpu = std::move(*gpu);
   }
-  StatusOr<ModelConfig> config = readConfig(
-      options.config.empty() ? options.model + "/config.json" : options.config);
+  StatusOr<ModelConfig> config = presetConfig(options.config);
+  if (!config.ok())
+    config = readConfig(options.config.empty() ? options.model + "/config.json"
+                                               : options.config);
   if (!config.ok())
     return config.status();
   engine.config = std::move(*config);

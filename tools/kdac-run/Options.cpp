@@ -47,7 +47,8 @@ private:
     CLI::Option *random =
         app.add_flag("--random-weights", o.hasRandomWeights,
                      "weights of the right shapes, for speed tests");
-    app.add_option("--config", o.config, "config.json of --random-weights")
+    app.add_option("--config", o.config,
+                   "of --random-weights: a config.json, kimi-linear-48b or kimi-k3")
         ->needs(random);
     app.add_option("--pack", o.pack,
                    "kernels of this pack instead of kdac-run's own");

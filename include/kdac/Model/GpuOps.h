@@ -33,6 +33,8 @@ struct GpuLimits {
   int64_t pieces = 64;  ///< pieces of a call
   int64_t context = 0;  ///< the longest sequence
   Element type = Element::BF16;
+  /// Cached tokens whose keys and values are expanded at a time.
+  int64_t keyBlock = 32768;
 };
 
 /// Bytes of scratch that the operations will allocate; the error says what they

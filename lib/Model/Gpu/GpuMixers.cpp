@@ -114,13 +114,101 @@ gpu::AttentionArgs GpuOps::attention(const BatchView &batch, Rows q,
   return a;
 }
 
+bool GpuOps::hasFastAttention() const {
+  const ModelConfig &c = config;
+  return limits.type == Element::BF16 && c.count(Mixer::Mla) > 0 &&
+         c.latentRank == 512 && c.ropeDim == 64 && c.nopeDim == 128 &&
+         c.valueDim == 128;
+}
+
+constexpr int64_t groupHeads = 32; // of a block, Decode.cuh
+
+/// Blocks that share out a sequence's keys: one block for each multiprocessor,
+/// whatever the lengths are, so that a recorded call fits later ones.
+int64_t GpuOps::splitsOf(int64_t pieces) const {
+  int64_t others = pieces * ((config.heads + groupHeads - 1) / groupHeads);
+  return std::max<int64_t>(1, gpu->device().info().multiprocessors / others);
+}
+
+void GpuOps::attendSplit(const BatchView &batch, const gpu::AttentionArgs &a) {
+  constexpr int64_t columnsOfBlock = 128, sharedBytes = 191488; // Decode.cuh
+  gpu::SplitArgs s = {a, scratch.query, scratch.sums, scratch.tops,
+                      static_cast<int>(splitsOf(batch.count))};
+  int64_t groups = (config.heads + groupHeads - 1) / groupHeads;
+  launch("absorb_bf16",
+         {{config.latentRank / columnsOfBlock, config.heads, batch.count}, 128},
+         s);
+  launch("attend_split_bf16",
+         {{s.splits, groups, batch.count}, 256, sharedBytes}, s);
+  launch("combine_splits_bf16", {{config.heads, batch.count, 1}, 512}, s);
+}
+
+int64_t GpuOps::keyBlock() const {
+  return std::min((limits.context + 63) / 64 * 64, limits.keyBlock);
+}
+
+void GpuOps::attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
+                         const MlaCache &cache, Rows out) {
+  constexpr int64_t rowsOfBlock = 128, sharedBytes = 137216; // Flash.cuh
+  int64_t keys = piece.past + piece.count, block = keyBlock();
+  auto at = [&](Rows r) -> char * {
+    return static_cast<char *>(r.data) +
+           piece.begin * r.stride * bytesOf(r.type);
+  };
+  gpu::FlashArgs f = {};
+  f.q = at(q);
+  f.out = at(out);
+  f.expanded = scratch.expanded;
+  f.shared = scratch.latents + config.latentRank * bytesOf(limits.type);
+  f.sums = scratch.sums;
+  f.tops = scratch.tops;
+  f.qStride = static_cast<int>(q.stride);
+  f.sharedStride = static_cast<int>(config.cacheDim());
+  f.outStride = static_cast<int>(out.stride);
+  f.heads = static_cast<int>(config.heads);
+  f.rows = static_cast<int>(piece.count);
+  f.past = piece.past;
+  f.scale = attention(BatchView(), q, kvB, cache, out).scale;
+  for (int64_t first = 0; first < keys; first += block) {
+    int64_t count = std::min(block, keys - first);
+    launch("latents_bf16", {{count, 1, 1}, 96}, cache.pages, cache.table,
+           static_cast<long long>(cache.pageTokens),
+           static_cast<long long>(cache.pagesPerSlot), piece.slot,
+           static_cast<long long>(first), static_cast<int>(config.cacheDim()),
+           scratch.latents);
+    Rows latents = {scratch.latents, count, config.latentRank,
+                    config.cacheDim(), limits.type};
+    Rows expanded = {scratch.expanded, count, kvB.out, kvB.out, limits.type};
+    manyRows({latents, &kvB, expanded});
+    f.keys = static_cast<int>(count);
+    f.firstKey = first;
+    f.isFirst = first == 0;
+    f.isLast = first + count == keys;
+    launch("flash_bf16",
+           {{(piece.count + rowsOfBlock - 1) / rowsOfBlock, config.heads, 1},
+            256,
+            sharedBytes},
+           f);
+  }
+}
+
 void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
                     const MlaCache &cache, Rows out) {
-  constexpr int64_t keyBlock = 128; // Attention.cuh
-  int64_t floats = config.cacheDim() + config.latentRank + keyBlock;
-  launch(typed("attend_f32", "attend_bf16"),
-         {{batch.tokens, config.heads, 1}, 128, floats * 4},
-         attention(batch, q, kvB, cache, out));
+  gpu::AttentionArgs a = attention(batch, q, kvB, cache, out);
+  if (!hasFastAttention()) {
+    constexpr int64_t keysOfBlock = 128; // Attention.cuh
+    int64_t floats = config.cacheDim() + config.latentRank + keysOfBlock;
+    return launch(typed("attend_f32", "attend_bf16"),
+                  {{batch.tokens, config.heads, 1}, 128, floats * 4}, a);
+  }
+  bool hasSingle = false;
+  for (const Piece &piece : pieces)
+    if (piece.count > 1)
+      attendFlash(piece, q, kvB, cache, out);
+    else
+      hasSingle = true;
+  if (hasSingle)
+    attendSplit(batch, a);
 }
 
 } // namespace kdac::model

@@ -49,9 +49,54 @@ void GpuOps::expertsDirectly(Rows x, const Routing &routing,
   }
 }
 
+/// Rows sorted by expert: each expert's matrices are read once.
+void GpuOps::expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
+                           Rows y) {
+  const MlpWeights &base = w.experts[0];
+  int64_t entries = x.rows * routing.topK, tiles = tilesOf(entries);
+  auto experts = static_cast<int>(w.experts.size());
+  launch("sort_entries", {{experts, 1, 1}, 512}, routing.expert,
+         static_cast<int>(entries), scratch.starts, scratch.order,
+         scratch.place);
+  launch("list_tiles", {{1, 1, 1}, 256}, scratch.starts, experts,
+         gpu::gemmTileRows, static_cast<int>(tiles), scratch.tiles);
+  gpu::GemmArgs g = {};
+  g.a = x.data;
+  g.b = base.gate.data;
+  g.b2 = base.up.data;
+  g.c = scratch.hidden;
+  g.n = static_cast<int>(base.gate.out);
+  g.k = static_cast<int>(base.gate.in);
+  g.aStride = static_cast<int>(x.stride);
+  g.cStride = g.n;
+  g.tilesM = static_cast<int>(tiles);
+  g.tiles = scratch.tiles;
+  g.starts = scratch.starts;
+  g.order = scratch.order;
+  g.perRow = static_cast<int>(routing.topK);
+  g.activation = activation();
+  gemm(g, true);
+  g.a = scratch.hidden;
+  g.b = base.down.data;
+  g.b2 = nullptr;
+  g.c = scratch.parts;
+  g.k = g.aStride = g.n;
+  g.n = g.cStride = static_cast<int>(base.down.out);
+  g.order = nullptr;
+  gemm(g, false);
+  launch(typed("combine_f32", "combine_bf16"), {{x.rows, 1, 1}, 256},
+         routing.weight, scratch.place, static_cast<int>(routing.topK),
+         scratch.parts, g.cStride, y.data, static_cast<int>(y.stride),
+         static_cast<int>(y.width));
+}
+
 void GpuOps::experts(Rows x, const Routing &routing, const MoeWeights &w,
                      Rows y) {
-  expertsDirectly(x, routing, w, y);
+  constexpr int64_t directRows = 16; // so few hardly share experts
+  if (x.rows > directRows && limits.type == Element::BF16)
+    expertsSorted(x, routing, w, y);
+  else
+    expertsDirectly(x, routing, w, y);
 }
 
 } // namespace kdac::model

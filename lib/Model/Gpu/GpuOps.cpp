@@ -71,6 +71,10 @@ Status GpuOps::prepare(const PackReader &pack) {
   return Status::success();
 }
 
+int64_t GpuOps::tilesOf(int64_t entries) const {
+  return entries / gpu::gemmTileRows + std::min(config.experts, entries);
+}
+
 void GpuOps::layOut(char *base) {
   int64_t used = 0;
   auto take = [&](int64_t bytes) {
@@ -96,6 +100,21 @@ void GpuOps::layOut(char *base) {
   scratch.starts = ints(config.experts + 1);
   scratch.order = ints(entries);
   scratch.place = ints(entries);
+  scratch.tiles = ints(2 * tilesOf(entries));
+  scratch.parts = take(entries * config.expertInput * bytes);
+  if (hasFastAttention()) {
+    int64_t heads = config.heads, splits = pieces * splitsOf(1);
+    int64_t blocks = keyBlock() < limits.context ? limits.tokens : 0;
+    scratch.query = take(pieces * heads * config.cacheDim() * bytes);
+    scratch.sums = reinterpret_cast<float *>(take(std::max(
+        splits * heads * config.latentRank, blocks * heads * config.valueDim) *
+        4));
+    scratch.tops = reinterpret_cast<float *>(
+        take(std::max(splits, blocks) * heads * 2 * 4));
+    scratch.latents = take(keyBlock() * config.cacheDim() * bytes);
+    scratch.expanded = take(keyBlock() * heads *
+                            (config.nopeDim + config.valueDim) * bytes);
+  }
   scratch.bytes = used;
 }
 
@@ -125,6 +144,7 @@ bool GpuOps::begin(CallData &call) {
                     std::to_string(limits.pieces)));
     return true;
   }
+  pieces.assign(b.pieces, b.pieces + b.count);
   // The copy of the last call must have left the staging buffer.
   keep(gpu->synchronize());
   char *from = staging->data(), *to = scratch.call;
@@ -215,7 +235,32 @@ static Rows from(Rows x, int64_t row, int64_t count) {
   return {data, count, x.width, x.stride, x.type};
 }
 
+void GpuOps::gemm(const gpu::GemmArgs &args, bool isGated) {
+  int64_t columns = gpu::gemmTileColumns / (isGated ? 2 : 1);
+  int64_t bands = (args.tilesM + gpu::bandTiles - 1) / gpu::bandTiles;
+  launch(isGated ? "gemm_gated_bf16" : "gemm_bf16",
+         {{bands * gpu::bandTiles * ((args.n + columns - 1) / columns), 1, 1},
+          256,
+          gpu::gemmSharedBytes},
+         args);
+}
+
+/// f32 takes few rows at a time: it is there to be exact.
 void GpuOps::manyRows(const Product &p) {
+  if (limits.type == Element::BF16) {
+    gpu::GemmArgs g = {};
+    g.a = p.x.data;
+    g.b = p.w->data;
+    g.c = p.y.data;
+    g.m = static_cast<int>(p.x.rows);
+    g.n = static_cast<int>(p.w->out);
+    g.k = static_cast<int>(p.w->in);
+    g.aStride = static_cast<int>(p.x.stride);
+    g.cStride = static_cast<int>(p.y.stride);
+    g.isF32 = p.y.type == Element::F32;
+    g.tilesM = (g.m + gpu::gemmTileRows - 1) / gpu::gemmTileRows;
+    return gemm(g, false);
+  }
   for (int64_t row = 0; row < p.x.rows; row += fewRowsMost) {
     int64_t count = std::min(fewRowsMost, p.x.rows - row);
     Product part = {from(p.x, row, count), p.w, from(p.y, row, count)};

@@ -93,6 +93,8 @@ private:
   Status checkConfig() const;
   Status loadKernel(const PackReader &pack, bool isStep);
   void layOut(char *base);
+  /// The most tiles of rows that entries, sorted by expert, can have.
+  int64_t tilesOf(int64_t entries) const;
   void keep(Status status) {
     if (first.ok())
       first = std::move(status);
@@ -110,8 +112,20 @@ private:
   void launchKda(const KdaKernel &kernel);
   void fewRows(const Product *list, int64_t count);
   void manyRows(const Product &p);
+  /// The kernels of Gemm.cuh.
+  void gemm(const gpu::GemmArgs &args, bool isGated);
+  /// The fast forms of attention: Decode.cuh for single tokens, Flash.cuh for
+  /// longer pieces.
+  bool hasFastAttention() const;
+  void attendSplit(const BatchView &batch, const gpu::AttentionArgs &a);
+  void attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
+                   const MlaCache &cache, Rows out);
+  int64_t splitsOf(int64_t pieces) const;
+  int64_t keyBlock() const;
   void expertsDirectly(Rows x, const Routing &routing, const MoeWeights &w,
                        Rows y);
+  void expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
+                     Rows y);
   gpu::ActivationArgs activation() const;
   gpu::AttentionArgs attention(const BatchView &batch, Rows q,
                                const Matrix &kvB, const MlaCache &cache,
@@ -127,6 +141,7 @@ private:
   Scratch scratch;
   std::shared_ptr<Memory> memory; ///< of scratch
   std::unique_ptr<PinnedBuffer> staging;
+  std::vector<Piece> pieces; ///< of the call under way
   std::map<std::pair<int64_t, const void *>, Recorded> recorded;
   Recorded *recording = nullptr; ///< the call under way is recorded
   bool isCapturing = false;

@@ -177,7 +177,7 @@ void Placer::layer(LayerWeights &w) {
 }
 
 void Placer::model(Weights &w) {
-  bool isTied = w.head.data == w.embedding.data && !isRandom;
+  bool isTied = w.head.data == w.embedding.data;
   matrix(w.embedding);
   if (isTied)
     w.head = w.embedding;

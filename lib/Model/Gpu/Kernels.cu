@@ -1,7 +1,10 @@
 // The kernels of GpuOps that do not come out of kdac: one module, compiled by
 // clang without CUDA's SDK. docs/decisions/0016.
 #include "Attention.cuh"
+#include "Decode.cuh"
 #include "Elementwise.cuh"
+#include "Flash.cuh"
+#include "Gemm.cuh"
 #include "Kda.cuh"
 #include "Moe.cuh"
 #include "Products.cuh"
