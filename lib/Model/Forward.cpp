@@ -103,6 +103,8 @@ void Pass::moe(const MoeWeights &w, Rows x, Rows y) {
   ops.route(a.router, w.bias, a.routing);
   if (w.toLatent)
     latentMoe(w, x, y);
+  else if (ops.allExperts(x, a.routing, w, y))
+    return;
   else
     ops.experts(x, a.routing, w, y);
   if (w.shared.gate) {

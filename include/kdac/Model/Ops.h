@@ -24,6 +24,11 @@ struct Rows {
   }
   /// The first `count` rows.
   Rows first(int64_t count) const { return {data, count, width, stride, type}; }
+  /// Row `begin` and those behind it.
+  Rows from(int64_t begin) const {
+    char *at = static_cast<char *>(data) + begin * stride * bytesOf(type);
+    return {at, rows - begin, width, stride, type};
+  }
   /// The first `count` columns.
   Rows columns(int64_t count) const { return {data, rows, count, stride, type}; }
 };
@@ -179,6 +184,11 @@ public:
   /// y = Σ_j weight_j expert_j(x).
   virtual void experts(Rows x, const Routing &routing, const MoeWeights &w,
                        Rows y) = 0;
+  /// y = Σ_j weight_j expert_j(x) + shared(x); false, with nothing done, where
+  /// the operations have no such kernel for this call.
+  virtual bool allExperts(Rows, const Routing &, const MoeWeights &, Rows) {
+    return false;
+  }
   /// Attention residuals: y = Σ_j softmax_j(score of V_j) V_j over the bank's
   /// entries and `prefix` (hybrid-model.md 2.2); y may be prefix.
   virtual void mix(const Rows *bank, int64_t entries, Rows prefix,

@@ -49,6 +49,18 @@ struct ActivationArgs {
   float beta, linear;
 };
 
+/// Experts of few rows, straight from the weights.
+struct DirectArgs {
+  const int *expert;   ///< [rows, topK]
+  const float *weight; ///< [rows, topK]
+  const void *x, *gate, *up, *down;
+  const void *sharedGate, *sharedUp, *sharedDown; ///< where chosen > topK
+  void *hidden, *y;
+  int topK, chosen; ///< experts of a row, the shared one included
+  int xStride, yStride, in, width, out;
+  ActivationArgs activation;
+};
+
 /// An MLA layer: q [tokens, heads (nope + rope)], out [tokens, heads value].
 struct AttentionArgs {
   const void *q, *kvB, *pages;

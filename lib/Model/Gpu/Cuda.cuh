@@ -115,6 +115,20 @@ template <> struct Eight<float> {
 template <typename T> DEVICE Eight<T> loadEight(const T *p) {
   return *reinterpret_cast<const Eight<T> *>(p);
 }
+/// Eight elements out of f32 values by index.
+template <typename T, typename Value> DEVICE Eight<T> roundEight(Value value) {
+  Eight<T> out;
+  if constexpr (sizeof(T) == 2) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      out.q.w[i] = pack(value(2 * i), value(2 * i + 1));
+  } else {
+#pragma unroll
+    for (int i = 0; i < 8; ++i)
+      out.q[i >> 2].w[i & 3] = __builtin_bit_cast(uint32_t, value(i));
+  }
+  return out;
+}
 /// Read once, so that it need not stay in any cache.
 DEVICE Quad streamQuad(const void *p) {
   Quad q;

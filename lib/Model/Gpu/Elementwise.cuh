@@ -16,23 +16,40 @@ DEVICE void embed(const int *tokens, const T *table, T *y, int stride,
     to[c] = from[c];
 }
 
-/// x += branch where there is one; y = norm(x).
+constexpr int normEights = 2; ///< that a thread keeps
+
+/// x += branch where there is one; y = norm(x). Widths are multiples of 8.
 template <typename T>
 DEVICE void normRow(const T *branch, T *x, const float *w, float eps, T *y,
                     int width) {
+  Eight<T> kept[normEights];
   float sum = 0;
-  for (int c = thread(); c < width; c += threads()) {
-    float value = load(x + c);
+#pragma unroll
+  for (int i = 0; i < normEights; ++i) {
+    int c = (i * threads() + thread()) * 8;
+    if (c >= width)
+      continue;
+    kept[i] = loadEight(x + c);
     if (branch) {
       // The stream is what is stored: the norm sees its rounding.
-      store(x + c, value + load(branch + c));
-      value = load(x + c);
+      Eight<T> other = loadEight(branch + c);
+      kept[i] = roundEight<T>([&](int e) { return kept[i][e] + other[e]; });
+      *reinterpret_cast<Eight<T> *>(x + c) = kept[i];
     }
-    sum += value * value;
+#pragma unroll
+    for (int e = 0; e < 8; ++e)
+      sum += kept[i][e] * kept[i][e];
   }
   float factor = rsqrt(blockSum(sum) / static_cast<float>(width) + eps);
-  for (int c = thread(); c < width; c += threads())
-    store(y + c, load(x + c) * factor * w[c]);
+#pragma unroll
+  for (int i = 0; i < normEights; ++i) {
+    int c = (i * threads() + thread()) * 8;
+    if (c >= width)
+      continue;
+    Eight<float> weight = loadEight(w + c);
+    *reinterpret_cast<Eight<T> *>(y + c) = roundEight<T>(
+        [&](int e) { return kept[i][e] * factor * weight[e]; });
+  }
 }
 
 template <typename T>

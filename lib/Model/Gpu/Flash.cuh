@@ -1,55 +1,93 @@
 // Promises: attention of long pieces on expanded keys and values, 192 / 128
-// channels, causal behind the piece's past, by mma; keys may come in several
+// channels, causal behind the piece's past, by wgmma; keys may come in several
 // blocks. Twin: Attention.cuh.
 #ifndef KDAC_LIB_MODEL_GPU_FLASH_CUH
 #define KDAC_LIB_MODEL_GPU_FLASH_CUH
 
 #include "Attention.cuh"
+#include "Gemm.cuh"
 
 namespace kdac::model::gpu {
 
 namespace flash {
 
 constexpr int nope = 128, rope = 64, channels = nope + rope, value = 128;
-constexpr int rows = 128, keys = 64; ///< of a block, of a step
-constexpr int keyPitch = (channels + 8) * 2, valuePitch = (value + 8) * 2;
-constexpr int queryBytes = rows * keyPitch;
-constexpr int keyBytes = keys * keyPitch;
-constexpr int stepBytes = keyBytes + keys * valuePitch;
+constexpr int rows = 128, keys = 128; ///< of a block, of a step
+// Panels of 64 columns, 128 bytes a row, swizzled (Gemm.cuh).
+constexpr int rowsPanel = rows * 128, keysPanel = keys * 128;
+constexpr int queryBytes = channels / 64 * rowsPanel;
+constexpr int keyBytes = channels / 64 * keysPanel;
+constexpr int valueBytes = value / 64 * keysPanel;
 
-/// Rows [first, first + keys) of this head's keys and values.
-DEVICE void copyStep(const FlashArgs &f, uint32_t to, int first, int head) {
-  constexpr int chunks = (channels + value) / 8;
-#pragma unroll
-  for (int n = 0; n < keys * chunks / 256; ++n) {
-    int i = n * 256 + thread(), row = i / chunks, chunk = i % chunks;
-    bool exists = first + row < f.keys;
-    int64_t key = exists ? first + row : 0;
-    const bf16 *expanded = static_cast<const bf16 *>(f.expanded) +
-                           (key * f.heads + head) * (nope + value);
-    const bf16 *from = chunk < nope / 8 ? expanded + chunk * 8
-                       : chunk < channels / 8
-                           ? static_cast<const bf16 *>(f.shared) +
-                                 key * f.sharedStride + (chunk - nope / 8) * 8
-                           : expanded + nope + (chunk - channels / 8) * 8;
-    int at = chunk < channels / 8
-                 ? row * keyPitch + chunk * 16
-                 : keyBytes + row * valuePitch + (chunk - channels / 8) * 16;
-    copyAsync(to + static_cast<uint32_t>(at), from, exists);
+struct Tiles {
+  uint32_t query, keys, values; ///< two of keys and values each
+  DEVICE_MEMBER uint32_t keysOf(int step) const {
+    return keys + static_cast<uint32_t>(step & 1) * keyBytes;
   }
-  commitCopies();
+  DEVICE_MEMBER uint32_t valuesOf(int step) const {
+    return values + static_cast<uint32_t>(step & 1) * valueBytes;
+  }
+};
+
+/// A panel: 64 columns of the first `count` of 128 rows, zeros below them.
+DEVICE void copyPanel(uint32_t to, const bf16 *from, int64_t stride,
+                      int count) {
+  int row = thread() >> 3, chunk = thread() & 7;
+  from += chunk * 8;
+  to += swizzled(row, chunk);
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    bool exists = row + 32 * i < count;
+    copyAsync(to + static_cast<uint32_t>(i) * 32 * 128,
+              from + (exists ? (row + 32 * i) * stride : 0), exists);
+  }
 }
 
-/// What a warp knows of its 16 rows: the thread's are lane / 4 and 8 more.
+DEVICE void copyQuery(const FlashArgs &f, const Tiles &t, int first, int head) {
+  const bf16 *from = static_cast<const bf16 *>(f.q) +
+                     int64_t(first) * f.qStride + head * channels;
+#pragma unroll
+  for (int p = 0; p < channels / 64; ++p)
+    copyPanel(t.query + static_cast<uint32_t>(p) * rowsPanel, from + p * 64,
+              f.qStride, f.rows - first);
+}
+
+DEVICE const bf16 *expandedRow(const FlashArgs &f, int step, int head) {
+  return static_cast<const bf16 *>(f.expanded) +
+         (int64_t(step) * keys * f.heads + head) * (nope + value);
+}
+
+DEVICE void copyKeys(const FlashArgs &f, const Tiles &t, int step, int head) {
+  int64_t stride = int64_t(f.heads) * (nope + value);
+  const bf16 *from = expandedRow(f, step, head);
+  uint32_t to = t.keysOf(step);
+  int count = f.keys - step * keys;
+  copyPanel(to, from, stride, count);
+  copyPanel(to + keysPanel, from + 64, stride, count);
+  copyPanel(to + 2 * keysPanel,
+            static_cast<const bf16 *>(f.shared) +
+                int64_t(step) * keys * f.sharedStride,
+            f.sharedStride, count);
+}
+
+DEVICE void copyValues(const FlashArgs &f, const Tiles &t, int step, int head) {
+  int64_t stride = int64_t(f.heads) * (nope + value);
+  const bf16 *from = expandedRow(f, step, head) + nope;
+  int count = f.keys - step * keys;
+  copyPanel(t.valuesOf(step), from, stride, count);
+  copyPanel(t.valuesOf(step) + keysPanel, from + 64, stride, count);
+}
+
+/// What a warpgroup knows of its 64 rows: the thread's are `row` and row + 8.
 struct Running {
-  float sums[16][4];
+  Sums sums;
   float top[2], total[2];
 };
 
 DEVICE void restore(const FlashArgs &f, int row, int head, Running &r) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    int at = row + lane() / 4 + h * 8;
+    int at = row + h * 8;
     bool exists = !f.isFirst && at < f.rows;
     int64_t entry = int64_t(at) * f.heads + head;
     r.top[h] = exists ? f.tops[entry * 2] : -__builtin_inff();
@@ -58,7 +96,7 @@ DEVICE void restore(const FlashArgs &f, int row, int head, Running &r) {
     for (int n = 0; n < 16; ++n)
 #pragma unroll
       for (int e = 0; e < 2; ++e)
-        r.sums[n][h * 2 + e] =
+        r.sums.v[n * 4 + h * 2 + e] =
             exists ? f.sums[entry * value + n * 8 + (lane() & 3) * 2 + e]
                    : 0.0f;
   }
@@ -67,7 +105,7 @@ DEVICE void restore(const FlashArgs &f, int row, int head, Running &r) {
 DEVICE void finish(const FlashArgs &f, int row, int head, const Running &r) {
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    int at = row + lane() / 4 + h * 8;
+    int at = row + h * 8;
     if (at >= f.rows)
       continue;
     int64_t entry = int64_t(at) * f.heads + head;
@@ -77,7 +115,7 @@ DEVICE void finish(const FlashArgs &f, int row, int head, const Running &r) {
     float *sums = f.sums + entry * value + (lane() & 3) * 2;
 #pragma unroll
     for (int n = 0; n < 16; ++n) {
-      float x = r.sums[n][h * 2], y = r.sums[n][h * 2 + 1];
+      float x = r.sums.v[n * 4 + h * 2], y = r.sums.v[n * 4 + h * 2 + 1];
       if (f.isLast) {
         *reinterpret_cast<uint32_t *>(out + n * 8) =
             pack(x * factor, y * factor);
@@ -93,120 +131,164 @@ DEVICE void finish(const FlashArgs &f, int row, int head, const Running &r) {
   }
 }
 
-/// The step's scores turn into weights; what was summed before is rescaled.
-DEVICE void weigh(float (&s)[8][4], Running &r, float scale) {
+/// scores = queries keysᵀ, under way.
+DEVICE void score(const Tiles &t, int step, Sums &s) {
+  uint32_t q = t.query + static_cast<uint32_t>(warp() / 4) * 64 * 128;
+  fence(s);
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float next = r.top[h];
+  for (uint32_t k = 0; k < channels / 16; ++k) {
+    uint64_t a = descriptor(q + k / 4 * rowsPanel + k % 4 * 32);
+    uint64_t b = descriptor(t.keysOf(step) + k / 4 * keysPanel + k % 4 * 32);
+    if (k == 0)
+      multiply<0>(s, a, b);
+    else
+      multiply(s, a, b);
+  }
+  commitProducts(s);
+}
+
+using Weights = uint32_t[keys / 16][4];
+
+/// sums += weights values, under way.
+DEVICE void addValues(const Tiles &t, int step, const Weights &w, Sums &s) {
+  fence(s);
 #pragma unroll
-    for (int n = 0; n < 8; ++n)
+  for (uint32_t k = 0; k < keys / 16; ++k)
+    multiply(s, w[k],
+             crossDescriptor(t.valuesOf(step) + k * 16 * 128, keysPanel));
+  commitProducts(s);
+}
+
+/// Row `row` sees the keys up to its own, and only keys that exist.
+DEVICE void mask(const FlashArgs &f, int row, int step, Sums &s) {
+  int64_t own = f.past + row - f.firstKey - step * keys;
+  int exist = f.keys - step * keys;
+  if (own - lane() / 4 >= keys && exist >= keys)
+    return;
 #pragma unroll
-      for (int e = 0; e < 2; ++e)
-        next = greatest(next, s[n][h * 2 + e] * scale);
-    for (int mask = 1; mask < 4; mask <<= 1)
-      next = greatest(next, shuffleXor(next, mask));
-    float factor = exp2(r.top[h] - next), sum = 0;
-#pragma unroll
-    for (int n = 0; n < 8; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e)
-        sum += s[n][h * 2 + e] = exp2(s[n][h * 2 + e] * scale - next);
-    for (int mask = 1; mask < 4; mask <<= 1)
-      sum += shuffleXor(sum, mask);
-    r.top[h] = next;
-    r.total[h] = r.total[h] * factor + sum;
-#pragma unroll
-    for (int n = 0; n < 16; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e)
-        r.sums[n][h * 2 + e] *= factor;
+  for (int i = 0; i < 64; ++i) {
+    int key = i / 4 * 8 + (lane() & 3) * 2 + (i & 1);
+    if (key > own + (i >> 1 & 1) * 8 || key >= exist)
+      s.v[i] = -__builtin_inff();
   }
 }
 
-/// Block (128 rows, head): 8 warps of 16 rows. The last rows, which see the
-/// most keys, go first.
+/// Scores turn into weights, in pairs as products read them; `factor` rescales
+/// what was summed before.
+DEVICE void weigh(Sums &s, float scale, Running &r, Weights &w,
+                  float (&factor)[2]) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float best = -__builtin_inff();
+#pragma unroll
+    for (int n = 0; n < 16; ++n)
+      best = greatest(best, greatest(s.v[n * 4 + h * 2],
+                                     s.v[n * 4 + h * 2 + 1]));
+#pragma unroll
+    for (int m = 1; m < 4; m <<= 1)
+      best = greatest(best, shuffleXor(best, m));
+    float next = greatest(r.top[h], best * scale), sum = 0;
+    factor[h] = exp2(r.top[h] - next);
+#pragma unroll
+    for (int n = 0; n < 16; ++n) {
+      float x = exp2(s.v[n * 4 + h * 2] * scale - next);
+      float y = exp2(s.v[n * 4 + h * 2 + 1] * scale - next);
+      sum += x + y;
+      w[n / 2][n % 2 * 2 + h] = pack(x, y);
+    }
+    // Of this thread's columns; finished at the end.
+    r.total[h] = r.total[h] * factor[h] + sum;
+    r.top[h] = next;
+  }
+}
+
+DEVICE void rescale(Sums &s, const float (&factor)[2]) {
+#pragma unroll
+  for (int i = 0; i < 64; ++i)
+    s.v[i] *= factor[i >> 1 & 1];
+}
+
+/// Block (128 rows, head): two warpgroups of 64 rows. The scores of the next
+/// step are computed before the weights of this one meet their values, so that
+/// softmax and products run side by side. The last rows, which see the most
+/// keys, go first.
 DEVICE void run(const FlashArgs &f) {
   extern SHARED char shared[];
   int first = (gridX() - 1 - blockX()) * rows, head = blockY();
-  uint32_t query = sharedAddress(shared), steps = query + queryBytes;
-  for (int i = thread(); i < rows * (channels / 8); i += 256) {
-    int row = i / (channels / 8), chunk = i % (channels / 8);
-    bool exists = first + row < f.rows;
-    const bf16 *from = static_cast<const bf16 *>(f.q) +
-                       int64_t(exists ? first + row : 0) * f.qStride +
-                       head * channels + chunk * 8;
-    copyAsync(query + static_cast<uint32_t>(row * keyPitch + chunk * 16), from,
-              exists);
-  }
+  Tiles t;
+  t.query = (sharedAddress(shared) + 1023) & ~1023u;
+  t.keys = t.query + queryBytes;
+  t.values = t.keys + 2 * keyBytes;
   // Keys that the last row sees, counted from this block's first.
   int64_t seen = f.past + first + rows - f.firstKey;
   int count = static_cast<int>(least(seen, int64_t(f.keys)));
-  int row = first + warp() * 16;
+  int steps = count > 0 ? (count + keys - 1) / keys : 0;
+  int row = first + warp() * 16 + lane() / 4;
+  copyQuery(f, t, first, head);
+  copyKeys(f, t, 0, head);
+  commitCopies();
+  copyValues(f, t, 0, head);
+  if (steps > 1)
+    copyKeys(f, t, 1, head);
+  commitCopies();
   Running r;
   restore(f, row, head, r);
-  copyStep(f, steps, 0, head);
-  uint32_t q[channels / 16][4];
-  for (int begin = 0; begin < count; begin += keys) {
-    uint32_t step = steps + static_cast<uint32_t>(begin / keys & 1) * stepBytes;
+  if ((lane() & 3) != 0) // the thread's share of what was summed before
+    r.total[0] = r.total[1] = 0;
+  Sums s;
+  Weights w;
+  float factor[2];
+  waitCopies<1>();
+  fenceProxy();
+  barrier();
+  if (steps > 0) { // else these keys are all behind the rows
+    score(t, 0, s);
+    await<0>(s);
+    mask(f, row, 0, s);
+    weigh(s, f.scale, r, w, factor);
+  }
+  auto meet = [&](int step) {
+    rescale(r.sums, factor);
     waitCopies<0>();
+    fenceProxy();
     barrier();
-    if (begin + keys < count)
-      copyStep(f, steps + static_cast<uint32_t>(~(begin / keys) & 1) * stepBytes,
-               begin + keys, head);
-    if (begin == 0)
-#pragma unroll
-      for (int k = 0; k < channels / 16; ++k)
-        loadMatrices(q[k],
-                     query + static_cast<uint32_t>(
-                                 (warp() * 16 + (lane() & 15)) * keyPitch +
-                                 k * 32 + (lane() >> 4) * 16));
-    float s[8][4] = {};
-    uint32_t keyAt =
-        step + static_cast<uint32_t>(
-                   ((lane() & 7) + (lane() >> 4) * 8) * keyPitch +
-                   (lane() >> 3 & 1) * 16);
-#pragma unroll
-    for (int k = 0; k < channels / 16; ++k)
-#pragma unroll
-      for (int n = 0; n < 4; ++n) {
-        uint32_t b[4];
-        loadMatrices(b, keyAt + static_cast<uint32_t>(n * 16 * keyPitch +
-                                                      k * 32));
-        multiply(s[2 * n], q[k], b[0], b[1]);
-        multiply(s[2 * n + 1], q[k], b[2], b[3]);
-      }
-    // Row i sees the keys up to its own.
-    int64_t own = f.past + row + lane() / 4 - f.firstKey - begin;
-    if (begin + keys > f.keys || own - lane() / 4 < keys)
-#pragma unroll
-      for (int n = 0; n < 8; ++n)
-#pragma unroll
-        for (int e = 0; e < 4; ++e) {
-          int key = n * 8 + (lane() & 3) * 2 + (e & 1);
-          if (key > own + (e >> 1) * 8 || begin + key >= f.keys)
-            s[n][e] = -__builtin_inff();
-        }
-    weigh(s, r, f.scale);
-    uint32_t valueAt =
-        step + keyBytes +
-        static_cast<uint32_t>((lane() & 15) * valuePitch + (lane() >> 4) * 16);
+    // Everyone is done with the keys and values of the step before.
+    if (step + 2 < steps)
+      copyKeys(f, t, step + 2, head);
+    if (step + 1 < steps)
+      copyValues(f, t, step + 1, head);
+    commitCopies();
+  };
+  for (int step = 0; step + 1 < steps; ++step) {
+    meet(step);
+    score(t, step + 1, s);
+    addValues(t, step, w, r.sums);
+    await<1>(s);
+    mask(f, row, step + 1, s);
+    Weights next;
+    weigh(s, f.scale, r, next, factor);
+    await<0>(r.sums);
 #pragma unroll
     for (int k = 0; k < keys / 16; ++k) {
-      uint32_t a[4] = {
-          pack(s[2 * k][0], s[2 * k][1]), pack(s[2 * k][2], s[2 * k][3]),
-          pack(s[2 * k + 1][0], s[2 * k + 1][1]),
-          pack(s[2 * k + 1][2], s[2 * k + 1][3])};
+      hold(w[k]);
 #pragma unroll
-      for (int n = 0; n < 8; ++n) {
-        uint32_t b[4];
-        loadTransposed(b, valueAt + static_cast<uint32_t>(k * 16 * valuePitch +
-                                                          n * 32));
-        multiply(r.sums[2 * n], a, b[0], b[1]);
-        multiply(r.sums[2 * n + 1], a, b[2], b[3]);
-      }
+      for (int i = 0; i < 4; ++i)
+        w[k][i] = next[k][i];
     }
   }
-  waitCopies<0>();
+  if (steps > 0) {
+    meet(steps - 1);
+    addValues(t, steps - 1, w, r.sums);
+    await<0>(r.sums);
+#pragma unroll
+    for (int k = 0; k < keys / 16; ++k)
+      hold(w[k]);
+  }
+#pragma unroll
+  for (int h = 0; h < 2; ++h)
+#pragma unroll
+    for (int m = 1; m < 4; m <<= 1)
+      r.total[h] += shuffleXor(r.total[h], m);
   finish(f, row, head, r);
 }
 

@@ -149,15 +149,11 @@ int64_t GpuOps::keyBlock() const {
 
 void GpuOps::attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
                          const MlaCache &cache, Rows out) {
-  constexpr int64_t rowsOfBlock = 128, sharedBytes = 137216; // Flash.cuh
+  constexpr int64_t rowsOfBlock = 128, sharedBytes = 214016; // Flash.cuh
   int64_t keys = piece.past + piece.count, block = keyBlock();
-  auto at = [&](Rows r) -> char * {
-    return static_cast<char *>(r.data) +
-           piece.begin * r.stride * bytesOf(r.type);
-  };
   gpu::FlashArgs f = {};
-  f.q = at(q);
-  f.out = at(out);
+  f.q = q.from(piece.begin).data;
+  f.out = out.from(piece.begin).data;
   f.expanded = scratch.expanded;
   f.shared = scratch.latents + config.latentRank * bytesOf(limits.type);
   f.sums = scratch.sums;

@@ -18,34 +18,44 @@ void GpuOps::route(Rows logits, const Vector &bias, const Routing &to) {
   a.topGroups = static_cast<int>(config.topGroups);
   a.renormalise = config.renormalise;
   a.scale = static_cast<float>(config.routedScale);
-  launch("route_rows", {{logits.rows, 1, 1}, 32}, a);
+  constexpr int64_t usual = 256; // experts that fit few registers
+  launch(config.experts <= usual ? "route_rows8" : "route_rows32",
+         {{logits.rows, 1, 1}, 32}, a);
 }
 
 /// Every entry reads its expert's matrices: right for any number of rows, fast
 /// for as few as hardly share experts.
 void GpuOps::expertsDirectly(Rows x, const Routing &routing,
-                             const MoeWeights &w, Rows y) {
+                             const MoeWeights &w, bool addsShared, Rows y) {
   constexpr int64_t warps = 8, most = 65535; // of a grid's second dimension
   const MlpWeights &base = w.experts[0];
-  auto topK = static_cast<int>(routing.topK);
-  int64_t in = base.gate.in, width = base.gate.out, out = base.down.out;
-  int64_t rowsOfLaunch = most / routing.topK;
+  gpu::DirectArgs d = {};
+  d.topK = static_cast<int>(routing.topK);
+  d.chosen = d.topK + addsShared;
+  d.gate = base.gate.data;
+  d.up = base.up.data;
+  d.down = base.down.data;
+  d.sharedGate = w.shared.gate.data;
+  d.sharedUp = w.shared.up.data;
+  d.sharedDown = w.shared.down.data;
+  d.hidden = scratch.hidden;
+  d.xStride = static_cast<int>(x.stride);
+  d.yStride = static_cast<int>(y.stride);
+  d.in = static_cast<int>(base.gate.in);
+  d.width = static_cast<int>(base.gate.out);
+  d.out = static_cast<int>(base.down.out);
+  d.activation = activation();
+  int64_t rowsOfLaunch = most / d.chosen;
   for (int64_t row = 0; row < x.rows; row += rowsOfLaunch) {
     int64_t rows = std::min(rowsOfLaunch, x.rows - row);
-    const int *expert = routing.expert + row * routing.topK;
-    const float *weight = routing.weight + row * routing.topK;
-    auto at = [&](Rows r) -> void * {
-      return static_cast<char *>(r.data) + row * r.stride * bytesOf(r.type);
-    };
+    d.expert = routing.expert + row * d.topK;
+    d.weight = routing.weight + row * d.topK;
+    d.x = x.from(row).data;
+    d.y = y.from(row).data;
     launch(typed("experts_in_f32", "experts_in_bf16"),
-           {{(width + warps - 1) / warps, rows * routing.topK, 1}}, expert,
-           topK, at(x), static_cast<int>(x.stride), base.gate.data,
-           base.up.data, scratch.hidden, static_cast<int>(in),
-           static_cast<int>(width), activation());
+           {{(d.width + warps - 1) / warps, rows * d.chosen, 1}}, d);
     launch(typed("experts_out_f32", "experts_out_bf16"),
-           {{(out + warps - 1) / warps, rows, 1}}, expert, weight, topK,
-           scratch.hidden, base.down.data, at(y), static_cast<int>(y.stride),
-           static_cast<int>(out), static_cast<int>(width));
+           {{(d.out + warps - 1) / warps, rows, 1}}, d);
   }
 }
 
@@ -55,7 +65,7 @@ void GpuOps::expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
   const MlpWeights &base = w.experts[0];
   int64_t entries = x.rows * routing.topK, tiles = tilesOf(entries);
   auto experts = static_cast<int>(w.experts.size());
-  launch("sort_entries", {{experts, 1, 1}, 512}, routing.expert,
+  launch("sort_entries", {{experts, 1, 1}, 1024}, routing.expert,
          static_cast<int>(entries), scratch.starts, scratch.order,
          scratch.place);
   launch("list_tiles", {{1, 1, 1}, 256}, scratch.starts, experts,
@@ -90,13 +100,24 @@ void GpuOps::expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
          static_cast<int>(y.width));
 }
 
+constexpr int64_t directRows = 16; // so few hardly share experts
+
 void GpuOps::experts(Rows x, const Routing &routing, const MoeWeights &w,
                      Rows y) {
-  constexpr int64_t directRows = 16; // so few hardly share experts
   if (x.rows > directRows && limits.type == Element::BF16)
     expertsSorted(x, routing, w, y);
   else
-    expertsDirectly(x, routing, w, y);
+    expertsDirectly(x, routing, w, false, y);
+}
+
+bool GpuOps::allExperts(Rows x, const Routing &routing, const MoeWeights &w,
+                        Rows y) {
+  if (x.rows > directRows || !w.shared.gate ||
+      w.shared.gate.out != config.expertWidth ||
+      w.shared.gate.in != config.expertInput)
+    return false;
+  expertsDirectly(x, routing, w, true, y);
+  return true;
 }
 
 } // namespace kdac::model

@@ -48,6 +48,9 @@ Status GpuOps::checkConfig() const {
     return s;
   if (Status s = most("expert groups", c.groups, 32); !s.ok())
     return s;
+  for (int64_t width : {c.hidden, c.queryRank, c.expertInput})
+    if (Status s = most("width of a norm", width, 8192); !s.ok())
+      return s;
   int64_t bank = c.residualBlock == 0
                      ? 0
                      : (c.layers() + c.residualBlock - 1) / c.residualBlock;
@@ -96,7 +99,7 @@ void GpuOps::layOut(char *base) {
   scratch.call = take(layout.bytes);
   scratch.workspace = take(workspaceBytes);
   int64_t entries = limits.tokens * config.topK;
-  scratch.hidden = take(entries * config.expertWidth * bytes);
+  scratch.hidden = take((entries + limits.tokens) * config.expertWidth * bytes);
   scratch.starts = ints(config.experts + 1);
   scratch.order = ints(entries);
   scratch.place = ints(entries);
@@ -230,11 +233,6 @@ void GpuOps::fewRows(const Product *list, int64_t count) {
   launch(names[limits.type == Element::BF16][rows - 1], {{blocks, 1, 1}}, call);
 }
 
-static Rows from(Rows x, int64_t row, int64_t count) {
-  char *data = static_cast<char *>(x.data) + row * x.stride * bytesOf(x.type);
-  return {data, count, x.width, x.stride, x.type};
-}
-
 void GpuOps::gemm(const gpu::GemmArgs &args, bool isGated) {
   int64_t columns = gpu::gemmTileColumns / (isGated ? 2 : 1);
   int64_t bands = (args.tilesM + gpu::bandTiles - 1) / gpu::bandTiles;
@@ -263,7 +261,8 @@ void GpuOps::manyRows(const Product &p) {
   }
   for (int64_t row = 0; row < p.x.rows; row += fewRowsMost) {
     int64_t count = std::min(fewRowsMost, p.x.rows - row);
-    Product part = {from(p.x, row, count), p.w, from(p.y, row, count)};
+    Product part = {p.x.from(row).first(count), p.w,
+                    p.y.from(row).first(count)};
     fewRows(&part, 1);
   }
 }
@@ -284,8 +283,11 @@ static int rowThreads(int64_t width) {
   return static_cast<int>(std::clamp<int64_t>((width + 31) / 32 * 32, 32, 512));
 }
 
+/// Threads of a block that takes eight columns at a time.
+static int eightThreads(int64_t width) { return rowThreads(width / 8); }
+
 void GpuOps::addNorm(Rows y, Rows x, const Vector &w, double eps, Rows normed) {
-  launch(typed("norm_f32", "norm_bf16"), {{x.rows, 1, 1}, rowThreads(x.width)},
+  launch(typed("norm_f32", "norm_bf16"), {{x.rows, 1, 1}, eightThreads(x.width)},
          y.data, static_cast<int>(y.stride), x.data, static_cast<int>(x.stride),
          w.device, static_cast<float>(eps), normed.data,
          static_cast<int>(normed.stride), static_cast<int>(x.width));

@@ -57,6 +57,8 @@ public:
   void route(Rows logits, const Vector &bias, const Routing &to) override;
   void experts(Rows x, const Routing &routing, const MoeWeights &w,
                Rows y) override;
+  bool allExperts(Rows x, const Routing &routing, const MoeWeights &w,
+                  Rows y) override;
   void mix(const Rows *bank, int64_t entries, Rows prefix, const Vector &query,
            double eps, Rows y) override;
 
@@ -71,7 +73,7 @@ private:
     int64_t bytes = 0;
     char *call = nullptr;      ///< CallLayout
     char *workspace = nullptr; ///< of the chunk kernel
-    char *hidden = nullptr;    ///< [entries, expertWidth]
+    char *hidden = nullptr;    ///< [rows, topK + 1, expertWidth]
     int *starts = nullptr, *order = nullptr, *place = nullptr, *tiles = nullptr;
     char *parts = nullptr;     ///< [entries, expertInput]
     char *query = nullptr;     ///< [pieces, heads, rank + rope]
@@ -123,7 +125,7 @@ private:
   int64_t splitsOf(int64_t pieces) const;
   int64_t keyBlock() const;
   void expertsDirectly(Rows x, const Routing &routing, const MoeWeights &w,
-                       Rows y);
+                       bool addsShared, Rows y);
   void expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
                      Rows y);
   gpu::ActivationArgs activation() const;

@@ -48,97 +48,127 @@ DEVICE void keepGroups(float *choice, int experts, int groups, int kept) {
       choice[e] = -__builtin_inff();
 }
 
-/// One warp for a row.
-DEVICE void route(const RouteArgs &a) {
-  SHARED static float scores[maxExperts], choice[maxExperts];
+/// One warp for a row; a lane has the experts lane + 32 i in registers.
+template <int Each> DEVICE void route(const RouteArgs &a) {
+  SHARED static float choice[maxExperts];
   constexpr float lowest = -__builtin_inff();
   float *logits = a.logits + int64_t(blockX()) * a.stride;
-  for (int e = lane(); e < a.experts; e += 32) {
-    scores[e] = logits[e] = sigmoid(logits[e]);
-    float x = scores[e] + a.bias[e];
-    choice[e] = x == x ? x : lowest;
+  float score[Each], mine[Each];
+#pragma unroll
+  for (int i = 0; i < Each; ++i) {
+    int e = lane() + 32 * i;
+    bool exists = e < a.experts;
+    score[i] = exists ? sigmoid(logits[e]) : 0.0f;
+    float x = exists ? score[i] + a.bias[e] : lowest;
+    mine[i] = x == x ? x : lowest;
+    if (exists)
+      logits[e] = score[i];
   }
-  barrier();
   if (a.groups > 1) {
+#pragma unroll
+    for (int i = 0; i < Each; ++i)
+      choice[lane() + 32 * i] = mine[i];
+    barrier();
     if (lane() == 0)
       keepGroups(choice, a.experts, a.groups, a.topGroups);
     barrier();
+#pragma unroll
+    for (int i = 0; i < Each; ++i)
+      mine[i] = choice[lane() + 32 * i];
   }
-  int *expert = a.expert + int64_t(blockX()) * a.topK;
-  float *weight = a.weight + int64_t(blockX()) * a.topK;
-  float sum = 0, mine = 0;
-  int mineIs = 0;
-  uint32_t taken = 0; // of this lane's experts, e = lane + 32 i
+  float sum = 0, weight = 0;
+  int expert = 0;
+  uint32_t taken = 0; // of this lane's experts
   for (int j = 0; j < a.topK; ++j) {
-    float value = lowest;
+    float value = lowest, found = 0;
     int index = 0x7fffffff;
-    for (int i = 0, e = lane(); e < a.experts; ++i, e += 32)
-      if (!(taken >> i & 1))
-        takeLarger(value, index, choice[e], e);
+#pragma unroll
+    for (int i = 0; i < Each; ++i) {
+      int e = lane() + 32 * i;
+      if (!(taken >> i & 1) && e < a.experts &&
+          (mine[i] > value || index == 0x7fffffff)) {
+        value = mine[i];
+        index = e;
+        found = score[i];
+      }
+    }
+    int own = index;
     warpLargest(value, index);
-    if (index % 32 == lane())
+    if (own == index)
       taken |= 1u << (index / 32);
-    sum += scores[index];
+    found = __nvvm_shfl_sync_idx_f32(0xffffffffu, found, index % 32, 31);
+    sum += found;
     if (j == lane()) {
-      mine = scores[index];
-      mineIs = index;
+      weight = found;
+      expert = index;
     }
   }
   float factor = a.scale;
   if (a.renormalise && a.topK > 1)
     factor /= sum + 1e-20f;
   if (lane() < a.topK) {
-    expert[lane()] = mineIs;
-    weight[lane()] = mine * factor;
+    a.expert[int64_t(blockX()) * a.topK + lane()] = expert;
+    a.weight[int64_t(blockX()) * a.topK + lane()] = weight * factor;
   }
 }
 
-/// h [rows topK, width] = activation(gate x) up x, of the entry's expert.
-/// Experts' matrices follow one another.
-template <typename T>
-DEVICE void expertsIn(const int *expert, int topK, const T *x, int xStride,
-                      const T *gate, const T *up, T *h, int in, int width,
-                      const ActivationArgs &a) {
+/// h [rows, chosen, width] = activation(gate x) up x, of the entry's expert;
+/// experts' matrices follow one another. An entry behind the topK is the shared
+/// expert.
+template <typename T> DEVICE void expertsIn(const DirectArgs &d) {
   int entry = blockY(), o = blockX() * (threads() / 32) + warp();
-  if (o >= width)
+  int row = entry / d.chosen, j = entry % d.chosen;
+  if (o >= d.width)
     return;
-  int64_t at = (int64_t(expert[entry]) * width + o) * in;
+  bool isShared = j >= d.topK;
+  int64_t expert = isShared ? 0 : d.expert[row * d.topK + j];
+  const T *gate = static_cast<const T *>(isShared ? d.sharedGate : d.gate);
+  const T *up = static_cast<const T *>(isShared ? d.sharedUp : d.up);
+  int64_t at = (expert * d.width + o) * d.in;
   float sum[2][1];
-  dotTwo<T, 1>(gate + at, up + at, x + int64_t(entry / topK) * xStride, 0, in,
+  dotTwo<T, 1>(gate + at, up + at,
+               static_cast<const T *>(d.x) + int64_t(row) * d.xStride, 0, d.in,
                sum);
   if (lane() == 0)
-    store(h + int64_t(entry) * width + o, activated(a, sum[0][0], sum[1][0]));
+    store(static_cast<T *>(d.hidden) + int64_t(entry) * d.width + o,
+          activated(d.activation, sum[0][0], sum[1][0]));
 }
 
 /// y = Σ_j weight_j down_j h_j: a warp takes an output of a row.
-template <typename T>
-DEVICE void expertsOut(const int *expert, const float *weight, int topK,
-                       const T *h, const T *down, T *y, int yStride, int out,
-                       int width) {
+template <typename T> DEVICE void expertsOut(const DirectArgs &d) {
   int row = blockY(), o = blockX() * (threads() / 32) + warp();
-  if (o >= out)
+  if (o >= d.out)
     return;
+  auto line = [&](int j) {
+    bool isShared = j >= d.topK;
+    int64_t expert = isShared ? 0 : d.expert[row * d.topK + j];
+    return static_cast<const T *>(isShared ? d.sharedDown : d.down) +
+           (expert * d.out + o) * d.width;
+  };
+  auto weight = [&](int j) {
+    return j < d.topK ? d.weight[row * d.topK + j] : 1.0f;
+  };
+  const T *hidden =
+      static_cast<const T *>(d.hidden) + int64_t(row) * d.chosen * d.width;
   float total = 0;
-  for (int j = 0; j < topK; j += 2) {
-    int64_t entry = int64_t(row) * topK + j;
-    bool hasSecond = j + 1 < topK;
-    int64_t next = hasSecond ? entry + 1 : entry;
-    const T *w0 = down + (int64_t(expert[entry]) * out + o) * width;
-    const T *w1 = down + (int64_t(expert[next]) * out + o) * width;
-    const T *h0 = h + entry * width, *h1 = h + next * width;
+  for (int j = 0; j < d.chosen; j += 2) {
+    int next = j + 1 < d.chosen ? j + 1 : j;
+    const T *w0 = line(j), *w1 = line(next);
+    const T *h0 = hidden + int64_t(j) * d.width;
+    const T *h1 = hidden + int64_t(next) * d.width;
     float a = 0, b = 0;
     constexpr int step = 32 * 8, ahead = 4;
-    for (int base = lane() * 8; base < width; base += step * ahead) {
+    for (int base = lane() * 8; base < d.width; base += step * ahead) {
       Eight<T> p[ahead], q[ahead];
 #pragma unroll
       for (int i = 0; i < ahead; ++i)
-        if (int k = base + i * step; k < width) {
+        if (int k = base + i * step; k < d.width) {
           p[i] = streamEight(w0 + k);
           q[i] = streamEight(w1 + k);
         }
 #pragma unroll
       for (int i = 0; i < ahead; ++i)
-        if (int k = base + i * step; k < width) {
+        if (int k = base + i * step; k < d.width) {
           Eight<T> u = loadEight(h0 + k), v = loadEight(h1 + k);
 #pragma unroll
           for (int e = 0; e < 8; ++e) {
@@ -147,25 +177,31 @@ DEVICE void expertsOut(const int *expert, const float *weight, int topK,
           }
         }
     }
-    total += weight[entry] * a;
-    if (hasSecond)
-      total += weight[next] * b;
+    total += weight(j) * a;
+    if (next > j)
+      total += weight(next) * b;
   }
   total = warpSum(total);
   if (lane() == 0)
-    store(y + int64_t(row) * yStride + o, total);
+    store(static_cast<T *>(d.y) + int64_t(row) * d.yStride + o, total);
 }
 
 /// Block e of as many as experts: where expert e's entries begin, and which
-/// they are, in order. `place` is where each entry went.
+/// they are, in order. `place` is where each entry went. A warp has entries that
+/// follow one another.
 DEVICE void sortEntries(const int *expert, int entries, int *starts, int *order,
                         int *place) {
   SHARED static int counts[2][32];
   int e = blockX(), warps = threads() / 32;
+  int each = (entries + warps * 32 - 1) / (warps * 32) * 32;
+  int begin = least(warp() * each, entries);
+  int end = least(begin + each, entries);
   int before = 0, own = 0;
-  for (int i = thread(); i < entries; i += threads()) {
-    before += expert[i] < e;
-    own += expert[i] == e;
+#pragma unroll 8
+  for (int i = begin + lane(); i < end; i += 32) {
+    int other = expert[i];
+    before += other < e;
+    own += other == e;
   }
   for (int mask = 16; mask > 0; mask >>= 1) {
     before += shuffleXor(before, mask);
@@ -176,9 +212,11 @@ DEVICE void sortEntries(const int *expert, int entries, int *starts, int *order,
     counts[1][warp()] = own;
   }
   barrier();
-  int first = 0, all = 0;
+  int first = 0, all = 0, at = 0;
   for (int w = 0; w < warps; ++w) {
     first += counts[0][w];
+    if (w < warp())
+      at += counts[1][w];
     all += counts[1][w];
   }
   if (thread() == 0) {
@@ -186,27 +224,28 @@ DEVICE void sortEntries(const int *expert, int entries, int *starts, int *order,
     if (e == gridX() - 1)
       starts[e + 1] = first + all;
   }
-  barrier();
-  for (int base = 0; base < entries && all > 0; base += threads()) {
-    int i = base + thread();
-    bool isOwn = i < entries && expert[i] == e;
-    uint32_t ballot = __nvvm_vote_ballot_sync(0xffffffffu, isOwn);
-    if (lane() == 0)
-      counts[0][warp()] = __builtin_popcount(ballot);
-    barrier();
-    int at = first + __builtin_popcount(ballot & ((1u << lane()) - 1));
-    int found = 0;
-    for (int w = 0; w < warps; ++w) {
-      if (w < warp())
-        at += counts[0][w];
-      found += counts[0][w];
+  if (own == 0)
+    return;
+  at += first;
+  constexpr int ahead = 4;
+  for (int base = begin; base < end; base += 32 * ahead) {
+    bool isOwn[ahead];
+#pragma unroll
+    for (int n = 0; n < ahead; ++n) {
+      int i = base + 32 * n + lane();
+      isOwn[n] = i < end && expert[i] == e;
     }
-    if (isOwn) {
-      order[at] = i;
-      place[i] = at;
+#pragma unroll
+    for (int n = 0; n < ahead; ++n) {
+      uint32_t ballot = __nvvm_vote_ballot_sync(0xffffffffu, isOwn[n]);
+      if (isOwn[n]) {
+        int i = base + 32 * n + lane();
+        int to = at + __builtin_popcount(ballot & ((1u << lane()) - 1));
+        order[to] = i;
+        place[i] = to;
+      }
+      at += __builtin_popcount(ballot);
     }
-    first += found;
-    barrier();
   }
 }
 
@@ -252,8 +291,9 @@ DEVICE void combine(const float *weight, const int *place, int topK,
   }
 }
 
-KERNEL void route_rows(RouteArgs a) { route(a); }
-KERNEL BOUNDS(512, 1) void sort_entries(const int *expert, int entries,
+KERNEL BOUNDS(32, 1) void route_rows8(RouteArgs a) { route<8>(a); }
+KERNEL BOUNDS(32, 1) void route_rows32(RouteArgs a) { route<32>(a); }
+KERNEL BOUNDS(1024, 1) void sort_entries(const int *expert, int entries,
                                         int *starts, int *order, int *place) {
   sortEntries(expert, entries, starts, order, place);
 }
@@ -262,15 +302,11 @@ KERNEL BOUNDS(256, 1) void list_tiles(const int *starts, int experts,
   listTiles(starts, experts, tileRows, tiles, tile);
 }
 #define KDAC_MOE(T, suffix)                                                    \
-  KERNEL BOUNDS(256, 1) void experts_in_##suffix(                              \
-      const int *expert, int topK, const T *x, int xStride, const T *gate,     \
-      const T *up, T *h, int in, int width, ActivationArgs a) {                \
-    expertsIn(expert, topK, x, xStride, gate, up, h, in, width, a);            \
+  KERNEL BOUNDS(256, 1) void experts_in_##suffix(DirectArgs d) {               \
+    expertsIn<T>(d);                                                           \
   }                                                                            \
-  KERNEL BOUNDS(256, 1) void experts_out_##suffix(                             \
-      const int *expert, const float *weight, int topK, const T *h,            \
-      const T *down, T *y, int yStride, int out, int width) {                  \
-    expertsOut(expert, weight, topK, h, down, y, yStride, out, width);         \
+  KERNEL BOUNDS(256, 1) void experts_out_##suffix(DirectArgs d) {              \
+    expertsOut<T>(d);                                                          \
   }                                                                            \
   KERNEL void combine_##suffix(const float *weight, const int *place,          \
                                int topK, const T *part, int partStride, T *y,  \
