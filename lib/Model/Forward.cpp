@@ -51,7 +51,7 @@ void Pass::kda(const KdaWeights &w, const KdaCache &cache, Rows x, Rows y) {
     ops.products({q, k, v, decayLow, beta, {x, &w.gA, a.gateLow}});
     ops.products({decay, {a.gateLow, &w.gB, a.z}});
   }
-  if (batch.isDecode) {
+  if (ops.takesSteps(batch)) {
     ops.kdaStep(batch, w, a.q, a.k, a.v, a.decay, a.beta, a.z, cache, a.o);
   } else {
     ops.shortConv(batch, a.q, w.qConv, cache.q, a.qConv);

@@ -9,12 +9,6 @@ using namespace kdac::model;
 
 namespace {
 
-/// f32 throughout: each of some 60 operations in a row adds errors of a few
-/// 2^-24 relative to its result; softmax, routing weights and norms magnify
-/// them by small factors. The largest seen is 9.4e-6; the traps of
-/// python/model_reference.py change logits by 3e-3 at least.
-constexpr double tolerance = 3e-5;
-
 class ForwardTest : public testing::TestWithParam<const char *> {};
 
 } // namespace
@@ -25,7 +19,7 @@ TEST_P(ForwardTest, PrefillAndGreedyDecodeAreTheReferences) {
     int32_t slot = model.open();
     std::vector<float> logits = model.run(slot, e.prompt);
     for (size_t i = 0; i < e.greedy.size(); ++i) {
-      EXPECT_LT(distance(logits, e.logits[i]), tolerance)
+      EXPECT_LT(distance(logits, e.logits[i]), model.tolerance())
           << "prompt of " << e.prompt.size() << ", step " << i;
       EXPECT_EQ(best(logits), e.greedy[i]);
       logits = model.run(slot, {e.greedy[i]});
@@ -51,9 +45,8 @@ TEST_P(ForwardTest, ABatchOfPromptsAndThenOfTokens) {
     next = Batch();
     for (size_t i = 0; i < slots.size(); ++i) {
       const Expected &e = model.expected[i];
-      const float *row = logits->row(static_cast<int64_t>(i));
-      std::vector<float> got(row, row + logits->width);
-      EXPECT_LT(distance(got, e.logits[step]), tolerance);
+      std::vector<float> got = model.row(*logits, static_cast<int64_t>(i));
+      EXPECT_LT(distance(got, e.logits[step]), model.tolerance());
       next.add(slots[i], &e.greedy[step], 1);
     }
   }
@@ -71,10 +64,8 @@ TEST_P(ForwardTest, DecodingBesideAPrompt) {
   auto logits =
       forward(model.config, model.weights, *model.ops, *model.session, batch);
   ASSERT_TRUE(logits.ok()) << logits.status().message();
-  std::vector<float> first(logits->row(0), logits->row(0) + logits->width);
-  std::vector<float> second(logits->row(1), logits->row(1) + logits->width);
-  EXPECT_LT(distance(first, old.logits[1]), tolerance);
-  EXPECT_LT(distance(second, fresh.logits[0]), tolerance);
+  EXPECT_LT(distance(model.row(*logits, 0), old.logits[1]), model.tolerance());
+  EXPECT_LT(distance(model.row(*logits, 1), fresh.logits[0]), model.tolerance());
 }
 
 TEST_P(ForwardTest, AnySplitOfAPromptGivesTheSame) {
@@ -103,7 +94,7 @@ TEST_P(ForwardTest, AnySplitOfAPromptGivesTheSame) {
     }
     std::vector<float> logits =
         model.run(slot, e.prompt.data() + begin, size - begin);
-    EXPECT_LT(distance(logits, e.logits[0]), tolerance)
+    EXPECT_LT(distance(logits, e.logits[0]), model.tolerance())
         << "first cut at " << cuts[0];
     model.session->close(slot);
   }
@@ -120,7 +111,7 @@ TEST_P(ForwardTest, TokenByTokenOnADirtySlot) {
   std::vector<float> logits;
   for (int32_t token : e.prompt)
     logits = model.run(slot, {token});
-  EXPECT_LT(distance(logits, e.logits[0]), tolerance);
+  EXPECT_LT(distance(logits, e.logits[0]), model.tolerance());
 }
 
 TEST_P(ForwardTest, BadBatchesAreRefusedAndChangeNothing) {
@@ -172,5 +163,9 @@ TEST_P(ForwardTest, TheContextIsALimit) {
             "256");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, ForwardTest, testing::Values("48b", "k3"),
-                         [](const auto &info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(Models, ForwardTest,
+                         testing::Values("48b", "k3", "wide"),
+                         [](const auto &info) { return testName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Gpu, ForwardTest,
+                         testing::Values("48b@f32", "k3@f32"),
+                         [](const auto &info) { return testName(info.param); });

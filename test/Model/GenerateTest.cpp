@@ -105,4 +105,7 @@ TEST_P(GenerateTest, ImpossibleRequestsAreRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, GenerateTest, testing::Values("48b", "k3"),
-                         [](const auto &info) { return info.param; });
+                         [](const auto &info) { return testName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Gpu, GenerateTest,
+                         testing::Values("48b@f32"),
+                         [](const auto &info) { return testName(info.param); });

@@ -28,7 +28,7 @@ TEST_P(SessionTest, AForkGoesItsOwnWay) {
   model.run(*b, {7});
   model.run(*b, {8});
   std::vector<float> original = model.run(a, {e.greedy[0]});
-  EXPECT_LT(distance(original, e.logits[1]), 1e-4);
+  EXPECT_LT(distance(original, e.logits[1]), model.tolerance());
   auto c = model.session->fork(a);
   ASSERT_TRUE(c.ok());
   EXPECT_EQ(model.run(*c, {e.greedy[1]}), model.run(a, {e.greedy[1]}));
@@ -151,4 +151,7 @@ TEST(Session, AnImpossiblePlanIsRefused) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, SessionTest, testing::Values("48b", "k3"),
-                         [](const auto &info) { return info.param; });
+                         [](const auto &info) { return testName(info.param); });
+INSTANTIATE_TEST_SUITE_P(Gpu, SessionTest,
+                         testing::Values("48b@f32", "wide@bf16"),
+                         [](const auto &info) { return testName(info.param); });

@@ -4,7 +4,7 @@
 #define KDAC_TEST_MODEL_TINYMODEL_H
 
 #include "kdac/Model/Forward.h"
-#include "kdac/Model/HostOps.h"
+#include "kdac/Model/GpuOps.h"
 
 #include "gtest/gtest.h"
 
@@ -23,7 +23,8 @@ struct Expected {
 /// A loaded model; the program ends where there is none to test.
 class TinyModel {
 public:
-  /// `kind` is 48b or k3.
+  /// `kind` is 48b, k3 or wide, on the host; with @f32 or @bf16 behind it on a
+  /// GPU, the PTX emulator's unless KDAC_TEST_DRIVER names another driver.
   explicit TinyModel(const std::string &kind, int64_t slots = 6,
                      int64_t batchTokens = 128);
 
@@ -31,7 +32,12 @@ public:
   std::vector<float> run(int32_t slot, const std::vector<int32_t> &tokens);
   std::vector<float> run(int32_t slot, const int32_t *tokens, int64_t count);
   int32_t open();
+  /// Row `i` of a call's logits.
+  std::vector<float> row(Rows logits, int64_t i) const;
+  /// How far logits may be from the f64 reference's.
+  double tolerance() const;
 
+  Element element = Element::F32;
   ModelConfig config;
   std::unique_ptr<Checkpoint> checkpoint;
   Weights weights;
@@ -40,11 +46,19 @@ public:
   std::vector<Expected> expected;
 
 private:
-  void load(const std::string &folder, int64_t slots, int64_t batchTokens);
+  void load(const std::string &kind, int64_t slots, int64_t batchTokens);
+  void makeHost(const SessionLimits &limits);
+  void makeGpu(const SessionLimits &limits);
 };
 
-/// The folder of a tiny checkpoint.
+/// The folder of a tiny checkpoint; what follows an @ does not count.
 std::string tinyFolder(const std::string &kind);
+
+/// `info`'s parameter as gtest takes it in a name.
+inline std::string testName(std::string parameter) {
+  std::replace(parameter.begin(), parameter.end(), '@', '_');
+  return parameter;
+}
 
 /// The relative Frobenius distance of two rows of logits.
 template <typename Other>

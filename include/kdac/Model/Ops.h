@@ -159,6 +159,11 @@ public:
   virtual void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
                         Rows k, Rows v, Rows decay, Rows beta,
                         const KdaCache &cache, Rows out) = 0;
+  /// Whether kdaStep is to run the batch: single tokens at least, of which it
+  /// takes any number in a piece.
+  virtual bool takesSteps(const BatchView &batch) const {
+    return batch.isDecode;
+  }
   /// The same on raw q, k, v with convolutions before and the gated norm of z
   /// behind it, in one kernel.
   virtual void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,

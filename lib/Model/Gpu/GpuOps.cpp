@@ -68,8 +68,9 @@ Status GpuOps::prepare(const PackReader &pack) {
     return s;
   if (config.count(Mixer::Kda) > 0)
     for (bool isStep : {false, true})
-      if (Status s = loadKernel(pack, isStep); !s.ok())
-        return s;
+      if (isStep || limits.type != Element::F32)
+        if (Status s = loadKernel(pack, isStep); !s.ok())
+          return s;
   layOut(nullptr);
   return Status::success();
 }

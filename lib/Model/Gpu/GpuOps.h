@@ -44,6 +44,10 @@ public:
   void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
                 Rows v, Rows decay, Rows beta, const KdaCache &cache,
                 Rows out) override;
+  /// In f32 always: products of the chunk form round to tf32.
+  bool takesSteps(const BatchView &batch) const override {
+    return batch.isDecode || limits.type == Element::F32;
+  }
   void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
                Rows v, Rows decay, Rows beta, Rows z, const KdaCache &cache,
                Rows out) override;
