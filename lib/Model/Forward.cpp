@@ -29,11 +29,12 @@ struct Pass {
 
 Activations cut(Activations a, int64_t tokens) {
   for (Rows *rows :
-       {&a.stream,   &a.normed, &a.branch, &a.mixed,    &a.q,
-        &a.k,        &a.v,      &a.qConv,  &a.kConv,    &a.vConv,
-        &a.low,      &a.gateLow, &a.decay,  &a.z,      &a.o,        &a.beta,
-        &a.queryLow, &a.query,  &a.latent, &a.values,   &a.valueGate,
-        &a.gate,     &a.up,     &a.router, &a.expertIn, &a.expertOut})
+       {&a.stream,    &a.normed,   &a.branch, &a.mixed,  &a.q,
+        &a.k,         &a.v,        &a.qConv,  &a.kConv,  &a.vConv,
+        &a.low,       &a.gateLow,  &a.decay,  &a.z,      &a.o,
+        &a.beta,      &a.queryLow, &a.query,  &a.latent, &a.values,
+        &a.valueGate, &a.gate,     &a.up,     &a.router, &a.expertIn,
+        &a.expertOut})
     *rows = rows->first(tokens);
   for (Rows &entry : a.bank)
     entry = entry.first(tokens);
@@ -273,10 +274,14 @@ StatusOr<Rows> forward(const ModelConfig &config, const Weights &weights,
     keys = std::max(keys, piece.past + piece.count);
   }
   auto count = static_cast<int64_t>(batch.tokens.size());
-  BatchView view = {pieces.data(),  static_cast<int64_t>(pieces.size()),
-                    count,          slots.data(),
-                    sources.data(), offsets.data(),
-                    isDecode,       longest,
+  BatchView view = {pieces.data(),
+                    static_cast<int64_t>(pieces.size()),
+                    count,
+                    slots.data(),
+                    sources.data(),
+                    offsets.data(),
+                    isDecode,
+                    longest,
                     keys};
   auto rows = static_cast<int64_t>(batch.outputs.size());
   CallData call = {view, batch.tokens.data(), batch.outputs.data(), rows,

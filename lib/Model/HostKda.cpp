@@ -14,8 +14,8 @@ static KdaParameters parametersOf(const KdaWeights &w) {
 }
 
 Status HostOps::loadKernel(const PackReader &pack, bool isStep) {
-  StatusOr<const PackVariant *> variant = selectVariant(
-      pack, Place(), kdaRequest(config, isStep, Element::F32));
+  StatusOr<const PackVariant *> variant =
+      selectVariant(pack, Place(), kdaRequest(config, isStep, Element::F32));
   if (!variant.ok())
     return variant.status();
   StatusOr<HostKernel> kernel = HostKernel::load(pack, **variant);
@@ -90,10 +90,9 @@ void HostOps::shortConv(const BatchView &batch, Rows x, const Vector &w,
     const Piece &piece = batch.pieces[i / blocks];
     int64_t begin = i % blocks * block, end = std::min(begin + block, x.width);
     for (int64_t c = begin; c < end && piece.count > 0; ++c)
-      convolveChannel(piece, x, c, w.data() + c * taps, taps,
-                      static_cast<float *>(cache) +
-                          (piece.slot * x.width + c) * taps,
-                      y);
+      convolveChannel(
+          piece, x, c, w.data() + c * taps, taps,
+          static_cast<float *>(cache) + (piece.slot * x.width + c) * taps, y);
   });
 }
 

@@ -12,7 +12,8 @@ namespace kdac::model {
 
 class RandomTensors {
 public:
-  /// Without values for matrices, those have shapes only and are not to be read.
+  /// Without values for matrices, those have shapes only and are not to be
+  /// read.
   RandomTensors(uint64_t seed, bool hasMatrices)
       : state(seed | 1), hasMatrices(hasMatrices) {}
 

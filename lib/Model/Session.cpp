@@ -105,6 +105,8 @@ Session::State::Sizes Session::State::layOut(char *cache, char *activation) {
     for (void **conv : {&kda[i].q, &kda[i].k, &kda[i].v})
       *conv = caches.take(limits.slots * convBytes());
   }
+  cacheBase = cache;
+  cacheBytes = caches.bytes();
   placedTable =
       reinterpret_cast<int32_t *>(caches.take(limits.slots * pagesPerSlot * 4));
   layOutActivations(config, limits, work, activations);
@@ -141,9 +143,9 @@ StatusOr<int64_t> Session::plannedBytes(const ModelConfig &config,
                                         const SessionLimits &limits) {
   if (Status s = checkLimits(limits); !s.ok())
     return s;
-  StatusOr<CachePlan> plan = planCaches(
-      config, limits.contextTokens + pageTokens, limits.slots,
-      {bytesOf(limits.element), bytesOf(limits.element)});
+  StatusOr<CachePlan> plan =
+      planCaches(config, limits.contextTokens + pageTokens, limits.slots,
+                 {bytesOf(limits.element), bytesOf(limits.element)});
   if (!plan.ok())
     return plan.status();
   State::Sizes sizes = State(config, limits).layOut(nullptr, nullptr);

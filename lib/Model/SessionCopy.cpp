@@ -144,6 +144,28 @@ Status Session::save(int32_t slot, const std::string &path) const {
       path, {reinterpret_cast<const char *>(&header), sizeof header}, bytes);
 }
 
+/// A block of noise, then copies of it that double. Pairs of bf16 values are
+/// f32 values of the same size.
+Status Session::fillWithNoise() {
+  constexpr int64_t block = 1 << 20;
+  std::vector<uint16_t> noise(block / 2);
+  uint32_t random = 1;
+  for (uint16_t &x : noise) {
+    random = random * 1664525 + 1013904223;
+    x = static_cast<uint16_t>((random >> 16 & 0x807f) |
+                              125 << 7); // 0.25 to 0.5
+  }
+  int64_t done = std::min(block, state->cacheBytes);
+  Status status = state->memory->write(state->cacheBase, noise.data(), done);
+  while (status.ok() && done < state->cacheBytes) {
+    int64_t count = std::min(done, state->cacheBytes - done);
+    status =
+        state->memory->copy(state->cacheBase + done, state->cacheBase, count);
+    done += count;
+  }
+  return status;
+}
+
 /// The header of a saved session, once file and model are known to fit.
 static StatusOr<Header> checkSaved(std::string_view bytes,
                                    const std::string &path,
@@ -169,7 +191,8 @@ StatusOr<int32_t> Session::restore(const std::string &path) {
   if (!file.ok())
     return file.status();
   std::string_view bytes = file->bytes();
-  StatusOr<Header> header = checkSaved(bytes, path, state->config, state->limits);
+  StatusOr<Header> header =
+      checkSaved(bytes, path, state->config, state->limits);
   if (!header.ok())
     return header.status();
   StatusOr<int32_t> slot = open();
@@ -189,8 +212,8 @@ StatusOr<int32_t> Session::restore(const std::string &path) {
     status = state->writeFixed(*slot, from);
   from += state->fixedBytes();
   if (status.ok())
-    status = state->forLatent(
-        *slot, header->tokens, [&](char *page, int64_t count) {
+    status =
+        state->forLatent(*slot, header->tokens, [&](char *page, int64_t count) {
           const char *at = from;
           from += count;
           return state->memory->write(page, at, count);

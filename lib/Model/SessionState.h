@@ -16,13 +16,15 @@ struct Session::State {
   ModelConfig config;
   SessionLimits limits;
   int64_t pages = 0, pagesPerSlot = 0;
-  std::vector<KdaCache> kda;   ///< by layer; empty for MLA layers
-  std::vector<char *> latent;  ///< by layer; null for KDA layers
-  std::vector<int32_t> table;  ///< [slots, pagesPerSlot], -1: no page
+  std::vector<KdaCache> kda;  ///< by layer; empty for MLA layers
+  std::vector<char *> latent; ///< by layer; null for KDA layers
+  std::vector<int32_t> table; ///< [slots, pagesPerSlot], -1: no page
   std::vector<int32_t> freePages;
-  std::vector<bool> isOpen;     ///< [slots]
-  std::vector<int64_t> lengths; ///< [slots]
+  std::vector<bool> isOpen;       ///< [slots]
+  std::vector<int64_t> lengths;   ///< [slots]
   std::shared_ptr<Memory> memory; ///< of everything below
+  char *cacheBase = nullptr;      ///< of states, inputs and latents
+  int64_t cacheBytes = 0;         ///< of those
   int32_t *placedTable = nullptr; ///< `table` where operations read it
   bool isPlaced = false;          ///< they are the same
   Activations activations;

@@ -65,7 +65,8 @@ TEST_P(ForwardTest, DecodingBesideAPrompt) {
       forward(model.config, model.weights, *model.ops, *model.session, batch);
   ASSERT_TRUE(logits.ok()) << logits.status().message();
   EXPECT_LT(distance(model.row(*logits, 0), old.logits[1]), model.tolerance());
-  EXPECT_LT(distance(model.row(*logits, 1), fresh.logits[0]), model.tolerance());
+  EXPECT_LT(distance(model.row(*logits, 1), fresh.logits[0]),
+            model.tolerance());
 }
 
 TEST_P(ForwardTest, AnySplitOfAPromptGivesTheSame) {
@@ -166,6 +167,5 @@ TEST_P(ForwardTest, TheContextIsALimit) {
 INSTANTIATE_TEST_SUITE_P(Models, ForwardTest,
                          testing::Values("48b", "k3", "wide"),
                          [](const auto &info) { return testName(info.param); });
-INSTANTIATE_TEST_SUITE_P(Gpu, ForwardTest,
-                         testing::Values("48b@f32", "k3@f32"),
+INSTANTIATE_TEST_SUITE_P(Gpu, ForwardTest, testing::Values("48b@f32", "k3@f32"),
                          [](const auto &info) { return testName(info.param); });

@@ -106,6 +106,5 @@ TEST_P(GenerateTest, ImpossibleRequestsAreRefused) {
 
 INSTANTIATE_TEST_SUITE_P(Models, GenerateTest, testing::Values("48b", "k3"),
                          [](const auto &info) { return testName(info.param); });
-INSTANTIATE_TEST_SUITE_P(Gpu, GenerateTest,
-                         testing::Values("48b@f32"),
+INSTANTIATE_TEST_SUITE_P(Gpu, GenerateTest, testing::Values("48b@f32"),
                          [](const auto &info) { return testName(info.param); });

@@ -46,8 +46,7 @@ public:
     values.resize(size + 16);
     void *base = values.data();
     size_t space = values.size() * 4;
-    host = {std::align(64, 4, base, space), count, width, stride,
-            Element::F32};
+    host = {std::align(64, 4, base, space), count, width, stride, Element::F32};
     gpu = {*memory.allocate(count * stride * 2, "test rows"), count, width,
            stride, Element::BF16};
     std::mt19937 random(seed);
@@ -96,10 +95,14 @@ struct Packed {
       isDecode &= piece.count == 1;
     }
     tokens.resize(static_cast<size_t>(offsets.back()));
-    host = {pieces.data(),  static_cast<int64_t>(pieces.size()),
-            offsets.back(), slots.data(),
-            sources.data(), offsets.data(),
-            isDecode,       longest,
+    host = {pieces.data(),
+            static_cast<int64_t>(pieces.size()),
+            offsets.back(),
+            slots.data(),
+            sources.data(),
+            offsets.data(),
+            isDecode,
+            longest,
             keys};
     CallData call = {host, tokens.data(), nullptr, 0, nullptr};
     EXPECT_TRUE(pair.gpu.ops->begin(call));
@@ -233,8 +236,7 @@ TEST(GpuOps, LayersOfMla) {
   for (const char *kind : {"wide", "48b"}) {
     Pair p(kind);
     int64_t layer = kind[0] == 'w' ? 1 : 3;
-    const MlaWeights &a =
-        p.host.weights.layers[static_cast<size_t>(layer)].mla;
+    const MlaWeights &a = p.host.weights.layers[static_cast<size_t>(layer)].mla;
     const MlaWeights &b = p.gpu.weights.layers[static_cast<size_t>(layer)].mla;
     for (int slot = 0; slot < 3; ++slot)
       for (TinyModel *m : {&p.host, &p.gpu})
@@ -295,7 +297,8 @@ TEST(GpuOps, Experts) {
       EXPECT_EQ(got, chosen);
       EXPECT_LT(distance(heavy, weight), 1e-6);
 
-      Both x(p, rows, p.config.expertInput, 6), y(p, rows, p.config.expertInput);
+      Both x(p, rows, p.config.expertInput, 6),
+          y(p, rows, p.config.expertInput);
       p.host.ops->experts(x.host, to, a, y.host);
       p.gpu.ops->experts(x.gpu, there, b, y.gpu);
       EXPECT_LT(y.difference(), bound) << kind << ", " << rows << " rows";

@@ -59,10 +59,9 @@ void TinyModel::load(const std::string &kind, int64_t slots,
 }
 
 void TinyModel::makeHost(const SessionLimits &limits) {
-  auto pack = PackReader::open(KDAC_RUN_PACK);
+  auto pack = PackReader::open(fileOf("KDAC_TEST_PACK", KDAC_RUN_PACK));
   ASSERT_TRUE(pack.ok()) << pack.status().message();
-  auto made =
-      makeHostOps(config, *pack, {limits.batchTokens, limits.slots, 2});
+  auto made = makeHostOps(config, *pack, {limits.batchTokens, limits.slots, 2});
   ASSERT_TRUE(made.ok()) << made.status().message();
   ops = std::move(*made);
   auto created = Session::create(config, limits);
@@ -74,8 +73,7 @@ void TinyModel::makeGpu(const SessionLimits &limits) {
   std::string driver = fileOf("KDAC_TEST_DRIVER", KDAC_EMULATOR);
   auto gpu = openGpu(0, driver.c_str());
   ASSERT_TRUE(gpu.ok()) << gpu.status().message();
-  auto pack =
-      PackReader::open(fileOf("KDAC_TEST_GPU_PACK", KDAC_RUN_GPU_PACK));
+  auto pack = PackReader::open(fileOf("KDAC_TEST_GPU_PACK", KDAC_RUN_GPU_PACK));
   ASSERT_TRUE(pack.ok()) << pack.status().message();
   auto placed = gpuWeights(*gpu, weights, element, false);
   ASSERT_TRUE(placed.ok()) << placed.status().message();

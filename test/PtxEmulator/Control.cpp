@@ -271,6 +271,7 @@ const std::vector<Opcode> &controlOpcodes() {
       {"createpolicy", ignore},
       {"applypriority", ignore},
       {"discard", ignore},
+      {"griddepcontrol", ignore}, // launches never overlap here
       {"nanosleep", decodeSleep},
       {"griddepcontrol", ignore}, // launches do not overlap
       {"setmaxnreg", decodeSetmaxnreg},

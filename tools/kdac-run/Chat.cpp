@@ -72,7 +72,7 @@ int runChat(const Options &options) {
   if (!tokenizer.ok())
     return refuse(tokenizer.status().message());
   Engine engine;
-  if (Status s = loadModel(options, engine); !s.ok())
+  if (Status s = loadModel(options, false, engine); !s.ok())
     return fail(s);
   constexpr int64_t usual = 8192;
   int64_t context = options.context;

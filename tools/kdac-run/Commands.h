@@ -13,6 +13,7 @@ namespace kdac::runtool {
 int runPlan(const Options &options);
 int runGenerate(const Options &options);
 int runChat(const Options &options);
+int runTimes(const Options &options);
 
 /// Prints "kdac-run: SENTENCE" and returns the exit code of a refusal.
 int refuse(const std::string &sentence);
@@ -31,7 +32,8 @@ struct Engine {
 };
 
 /// Config and weights, with a note on stderr of keys and tensors nobody knows.
-Status loadModel(const Options &options, Engine &engine);
+/// `isAllMla`: every layer of a model with random weights is an MLA layer.
+Status loadModel(const Options &options, bool isAllMla, Engine &engine);
 /// Session and operations for sequences of up to `context` tokens.
 Status prepare(const Options &options, int64_t context, int64_t slots,
                Engine &engine);

@@ -98,15 +98,14 @@ Status checkRoom(const Engine &engine, const SessionLimits &limits,
   int64_t weights = gpuWeightBytes(engine.weights, limits.element);
   if (weights + *session + scratch <= *room)
     return Status::success();
-  return Status(ErrorCode::InvalidArgument,
-                "weights need " + std::to_string(weights) +
-                    " bytes, caches and activations " +
-                    std::to_string(*session) + ", scratch " +
-                    std::to_string(scratch) + ", but " +
-                    gpuMemory(engine.gpu)->place() + " has " +
-                    std::to_string(*room) +
-                    " free; take a shorter context, fewer slots or a smaller "
-                    "chunk");
+  return Status(
+      ErrorCode::InvalidArgument,
+      "weights need " + std::to_string(weights) +
+          " bytes, caches and activations " + std::to_string(*session) +
+          ", scratch " + std::to_string(scratch) + ", but " +
+          gpuMemory(engine.gpu)->place() + " has " + std::to_string(*room) +
+          " free; take a shorter context, fewer slots or a smaller "
+          "chunk");
 }
 
 Status prepareGpu(const Options &options, const SessionLimits &limits,
@@ -122,9 +121,8 @@ Status prepareGpu(const Options &options, const SessionLimits &limits,
     return scratch.status();
   if (Status s = checkRoom(engine, limits, *scratch); !s.ok())
     return s;
-  StatusOr<Weights> weights =
-      gpuWeights(engine.gpu, engine.weights, limits.element,
-                 options.hasRandomWeights);
+  StatusOr<Weights> weights = gpuWeights(
+      engine.gpu, engine.weights, limits.element, options.hasRandomWeights);
   if (!weights.ok())
     return weights.status();
   engine.weights = std::move(*weights);
@@ -143,7 +141,7 @@ Status prepareGpu(const Options &options, const SessionLimits &limits,
 
 } // namespace
 
-Status loadModel(const Options &options, Engine &engine) {
+Status loadModel(const Options &options, bool isAllMla, Engine &engine) {
   StatusOr<int> number = gpuOf(options);
   if (!number.ok())
     return number.status();
@@ -160,6 +158,9 @@ Status loadModel(const Options &options, Engine &engine) {
   if (!config.ok())
     return config.status();
   engine.config = std::move(*config);
+  if (isAllMla)
+    std::fill(engine.config.mixers.begin(), engine.config.mixers.end(),
+              Mixer::Mla);
   note("unknown config keys", engine.config.unknownKeys);
   if (!options.hasRandomWeights)
     return loadCheckpoint(options, engine);
@@ -174,8 +175,7 @@ Status loadModel(const Options &options, Engine &engine) {
 
 Status prepare(const Options &options, int64_t context, int64_t slots,
                Engine &engine) {
-  SessionLimits limits = {slots, context, 0, options.chunk,
-                          elementOf(options)};
+  SessionLimits limits = {slots, context, 0, options.chunk, elementOf(options)};
   return engine.gpu ? prepareGpu(options, limits, engine)
                     : prepareHost(options, limits, engine);
 }

@@ -151,7 +151,7 @@ int runGenerate(const Options &options) {
   if (requests->empty())
     return refuse(options.batch + " has no prompts");
   Engine engine;
-  if (Status s = loadModel(options, engine); !s.ok())
+  if (Status s = loadModel(options, false, engine); !s.ok())
     return fail(s);
   auto count = static_cast<int64_t>(requests->size());
   int64_t slots =

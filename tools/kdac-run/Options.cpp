@@ -47,8 +47,9 @@ private:
     CLI::Option *random =
         app.add_flag("--random-weights", o.hasRandomWeights,
                      "weights of the right shapes, for speed tests");
-    app.add_option("--config", o.config,
-                   "of --random-weights: a config.json, kimi-linear-48b or kimi-k3")
+    app.add_option(
+           "--config", o.config,
+           "of --random-weights: a config.json, kimi-linear-48b or kimi-k3")
         ->needs(random);
     app.add_option("--pack", o.pack,
                    "kernels of this pack instead of kdac-run's own");
@@ -93,6 +94,16 @@ private:
         ->check(CLI::Range(int64_t(1), int64_t(1) << 20));
     app.add_flag("--ignore-stop", o.ignoresStop,
                  "go on behind stop tokens, for speed tests");
+    work.add_option("--time-decode", o.timeDecode,
+                    "with --random-weights: times of a token of --slots "
+                    "sequences at these contexts, beside the same model with "
+                    "MLA layers only")
+        ->delimiter(',')
+        ->check(CLI::Range(int64_t(1), int64_t(1) << 30));
+    app.add_option("--time-prefill", o.timePrefill,
+                   "with --random-weights: times of prompts of these lengths")
+        ->delimiter(',')
+        ->check(CLI::Range(int64_t(1), int64_t(1) << 30));
     app.add_flag("--json", o.isJson, "one JSON object on stdout");
   }
 
@@ -114,8 +125,9 @@ StatusOr<int> gpuOf(const Options &options) {
   constexpr std::string_view cuda = "cuda";
   const std::string &device = options.device;
   Status unknown(ErrorCode::InvalidArgument,
-                 "device '" + device + "' is not known; use host, cuda or "
-                                       "cuda:N");
+                 "device '" + device +
+                     "' is not known; use host, cuda or "
+                     "cuda:N");
   bool isHost = device == "host";
   int number = -1;
   if (!isHost) {
@@ -125,8 +137,8 @@ StatusOr<int> gpuOf(const Options &options) {
     rest.remove_prefix(cuda.size());
     number = 0;
     if (!rest.empty()) {
-      auto [end, error] = std::from_chars(
-          rest.data() + 1, rest.data() + rest.size(), number);
+      auto [end, error] =
+          std::from_chars(rest.data() + 1, rest.data() + rest.size(), number);
       if (rest[0] != ':' || error != std::errc() ||
           end != rest.data() + rest.size() || number < 0)
         return unknown;

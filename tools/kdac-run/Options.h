@@ -7,6 +7,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace kdac::runtool {
 
@@ -35,6 +36,10 @@ struct Options {
   bool ignoresStop = false;
   model::SamplerOptions sampling;
   bool isJson = false;
+
+  // Speed tests
+  std::vector<int64_t> timeDecode;  ///< contexts
+  std::vector<int64_t> timePrefill; ///< lengths of prompts
 };
 
 /// The number of the GPU of --device=cuda[:i]; -1: the host. The error is a

@@ -31,5 +31,10 @@ int main(int argc, char **argv) {
   if (options.model.empty() && options.config.empty())
     return refuse("a model folder is required; `kdac-run --help` shows what "
                   "works");
+  if (!options.timeDecode.empty() || !options.timePrefill.empty())
+    return options.hasRandomWeights
+               ? runTimes(options)
+               : refuse("--time-decode and --time-prefill need "
+                        "--random-weights");
   return options.isChat ? runChat(options) : runGenerate(options);
 }

@@ -1,5 +1,5 @@
-// Promises: memory of the machine that a model runs on, and copies in and out of
-// it. Does not: compute, or give memory back before its end.
+// Promises: memory of the machine that a model runs on, and copies in and out
+// of it. Does not: compute, or give memory back before its end.
 #ifndef KDAC_MODEL_MEMORY_H
 #define KDAC_MODEL_MEMORY_H
 

@@ -30,7 +30,9 @@ struct Rows {
     return {at, rows - begin, width, stride, type};
   }
   /// The first `count` columns.
-  Rows columns(int64_t count) const { return {data, rows, count, stride, type}; }
+  Rows columns(int64_t count) const {
+    return {data, rows, count, stride, type};
+  }
 };
 
 /// A piece of one sequence in a batch.
@@ -74,7 +76,8 @@ struct KdaCache {
 
 /// An MLA layer's cache: pages of latent rows, and which pages a slot has.
 struct MlaCache {
-  void *pages = nullptr; ///< [pages, pageTokens, cacheDim], the activations' type
+  void *pages =
+      nullptr; ///< [pages, pageTokens, cacheDim], the activations' type
   const int32_t *table = nullptr; ///< [slots, pagesPerSlot]
   int64_t pageTokens = 0, pagesPerSlot = 0, cacheDim = 0;
 

@@ -40,7 +40,7 @@ struct Activations {
   Rows chosen;                        ///< [slots, hidden], rows with logits
   Rows logits;                        ///< [slots, vocab]
   Routing routing;                    ///< [batchTokens, topK]
-  int32_t *best = nullptr;            ///< [slots], the largest of each logits row
+  int32_t *best = nullptr; ///< [slots], the largest of each logits row
 };
 
 /// What a slot was at a token: recurrent states cannot be cut shorter, so that
@@ -53,9 +53,9 @@ public:
   static StatusOr<int64_t> plannedBytes(const ModelConfig &config,
                                         const SessionLimits &limits);
   /// Allocates everything in `memory`; refused where it is too small.
-  static StatusOr<Session> create(const ModelConfig &config,
-                                  const SessionLimits &limits,
-                                  std::shared_ptr<Memory> memory = hostMemory());
+  static StatusOr<Session>
+  create(const ModelConfig &config, const SessionLimits &limits,
+         std::shared_ptr<Memory> memory = hostMemory());
   Session(Session &&) noexcept;
   Session &operator=(Session &&) noexcept;
   ~Session();
@@ -80,6 +80,10 @@ public:
   Status publish();
   /// The forward pass has put `tokens` more tokens into the caches.
   void advance(int32_t slot, int64_t tokens);
+
+  /// Fills all caches with noise, for speed tests of contexts that nobody has
+  /// computed.
+  Status fillWithNoise();
 
   /// Another slot that continues from the same tokens.
   StatusOr<int32_t> fork(int32_t slot);

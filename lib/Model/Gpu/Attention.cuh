@@ -45,8 +45,8 @@ template <typename T> DEVICE void attend(const AttentionArgs &a) {
   float *query = memory, *sum = query + width, *scores = sum + a.rank;
   int64_t row = blockX();
   PieceArgs p = a.pieces[pieceOf(a.pieces, a.pieceCount, row)];
-  const T *q = static_cast<const T *>(a.q) + row * a.qStride +
-               head * (a.nope + a.rope);
+  const T *q =
+      static_cast<const T *>(a.q) + row * a.qStride + head * (a.nope + a.rope);
   const T *up = static_cast<const T *>(a.kvB) +
                 int64_t(head) * (a.nope + a.value) * a.rank;
   for (int i = thread(); i < a.rank; i += threads()) {
@@ -110,10 +110,12 @@ template <typename T> DEVICE void attend(const AttentionArgs &a) {
       const PieceArgs *pieces, int pieceCount, const T *c, int stride,         \
       const float *w, float eps, void *pages, const int *table,                \
       int64_t pageTokens, int64_t pagesPerSlot, int rank, int rope) {          \
+    beginKernel();                                                             \
     storeLatent(pieces, pieceCount, c, stride, w, eps, pages, table,           \
                 pageTokens, pagesPerSlot, rank, rope);                         \
   }                                                                            \
   KERNEL BOUNDS(128, 1) void attend_##suffix(AttentionArgs a) {                \
+    beginKernel();                                                             \
     attend<T>(a);                                                              \
   }
 KDAC_ATTENTION(float, f32)

@@ -36,6 +36,22 @@ DEVICE int blockZ() { return __nvvm_read_ptx_sreg_ctaid_z(); }
 DEVICE int gridX() { return __nvvm_read_ptx_sreg_nctaid_x(); }
 DEVICE void barrier() { __syncthreads(); }
 
+// Kernels overlap: a block may start while the kernel before it still runs. By
+// the rule that a kernel lets the next one start only behind its own wait,
+// every kernel but the last one before it is complete by then.
+/// Until the kernel before this one is complete and its writes are seen.
+DEVICE void awaitPrevious() {
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+/// The next kernel's blocks may take multiprocessors that this one leaves.
+DEVICE void allowNext() {
+  asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+DEVICE void beginKernel() {
+  awaitPrevious();
+  allowNext();
+}
+
 DEVICE int least(int a, int b) { return a < b ? a : b; }
 DEVICE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 DEVICE float greatest(float a, float b) { return a > b ? a : b; }
@@ -63,8 +79,8 @@ DEVICE float sigmoid(float x) { return 1 / (1 + exp(-x)); }
 DEVICE float tanh(float x) {
   float square = x * x;
   if (square < 0.01f)
-    return x * (1 + square * (-1.0f / 3 + square * (2.0f / 15 -
-                                                     square * 17.0f / 315)));
+    return x * (1 + square * (-1.0f / 3 +
+                              square * (2.0f / 15 - square * 17.0f / 315)));
   return 1 - 2 / (1 + exp(2 * x));
 }
 

@@ -1,7 +1,7 @@
 // Promises: absorbed attention of single tokens over long latent caches, its
-// keys shared out between blocks: queries into the latent space, partial sums by
-// mma, their combination and the way out. For rank 512, rope 64 and nope 128, bf16. Twin:
-// Attention.cuh.
+// keys shared out between blocks: queries into the latent space, partial sums
+// by mma, their combination and the way out. For rank 512, rope 64 and nope
+// 128, bf16. Twin: Attention.cuh.
 #ifndef KDAC_LIB_MODEL_GPU_DECODE_CUH
 #define KDAC_LIB_MODEL_GPU_DECODE_CUH
 
@@ -18,8 +18,8 @@ constexpr int queryBytes = groupHeads * rowPitch;
 constexpr int keyBytes = tileKeys * rowPitch;
 constexpr int weightBytes = groupHeads * weightPitch;
 
-/// query [piece, head] = [W_UKᵀ q_nope | q_rope]: a block takes a quarter of the
-/// latent columns of a head. 128 threads.
+/// query [piece, head] = [W_UKᵀ q_nope | q_rope]: a block takes a quarter of
+/// the latent columns of a head. 128 threads.
 DEVICE void absorb(const SplitArgs &s) {
   SHARED static float parts[8][128];
   const AttentionArgs &a = s.a;
@@ -89,13 +89,13 @@ DEVICE void addLatents(uint32_t weights, uint32_t latents, LatentSums &sums) {
     uint32_t a[2][4];
 #pragma unroll
     for (int m = 0; m < 2; ++m)
-      loadMatrices(a[m], weights + static_cast<uint32_t>(
-                                       m * 16 * weightPitch + k * 32));
+      loadMatrices(
+          a[m], weights + static_cast<uint32_t>(m * 16 * weightPitch + k * 32));
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
       uint32_t b[4];
-      loadTransposed(b, latents + static_cast<uint32_t>(k * 16 * rowPitch +
-                                                        n * 32));
+      loadTransposed(b, latents +
+                            static_cast<uint32_t>(k * 16 * rowPitch + n * 32));
 #pragma unroll
       for (int m = 0; m < 2; ++m) {
         multiply(sums[m][2 * n], a[m], b[0], b[1]);
@@ -155,8 +155,8 @@ DEVICE void attendSplit(const SplitArgs &s) {
       (n * 16 + (lane() & 7) + (lane() >> 4) * 8) * rowPitch +
       (lane() >> 3 & 1) * 16);
   uint32_t weightAt =
-      weights + static_cast<uint32_t>((lane() & 15) * weightPitch +
-                                      (lane() >> 4) * 16);
+      weights +
+      static_cast<uint32_t>((lane() & 15) * weightPitch + (lane() >> 4) * 16);
   uint32_t latentAt = static_cast<uint32_t>((lane() & 15) * rowPitch +
                                             warp() * 128 + (lane() >> 4) * 16);
   LatentSums sums = {};
@@ -212,9 +212,9 @@ DEVICE void attendSplit(const SplitArgs &s) {
         float x = exp2(score[j][2 * h] - reference);
         float y = exp2(score[j][2 * h + 1] - reference);
         sum[h] += x + y;
-        uint32_t at = static_cast<uint32_t>(
-            (m * 16 + row + h * 8) * weightPitch +
-            (n * 16 + j * 8 + (lane() & 3) * 2) * 2);
+        uint32_t at =
+            static_cast<uint32_t>((m * 16 + row + h * 8) * weightPitch +
+                                  (n * 16 + j * 8 + (lane() & 3) * 2) * 2);
         *reinterpret_cast<uint32_t *>(shared + queryBytes + at) = pack(x, y);
       }
 #pragma unroll
@@ -289,8 +289,8 @@ DEVICE void combineSplits(const SplitArgs &s) {
   barrier();
   const bf16 *up = static_cast<const bf16 *>(a.kvB) +
                    (int64_t(head) * (a.nope + a.value) + a.nope) * rank;
-  bf16 *out = static_cast<bf16 *>(a.out) + p.begin * a.outStride +
-              head * a.value;
+  bf16 *out =
+      static_cast<bf16 *>(a.out) + p.begin * a.outStride + head * a.value;
   for (int d = warp(); d < a.value; d += threads() / 32) {
     float sum = 0;
 #pragma unroll
@@ -306,9 +306,16 @@ DEVICE void combineSplits(const SplitArgs &s) {
   }
 }
 
-KERNEL BOUNDS(128, 1) void absorb_bf16(SplitArgs s) { absorb(s); }
-KERNEL BOUNDS(256, 1) void attend_split_bf16(SplitArgs s) { attendSplit(s); }
+KERNEL BOUNDS(128, 1) void absorb_bf16(SplitArgs s) {
+  beginKernel();
+  absorb(s);
+}
+KERNEL BOUNDS(256, 1) void attend_split_bf16(SplitArgs s) {
+  beginKernel();
+  attendSplit(s);
+}
 KERNEL BOUNDS(512, 1) void combine_splits_bf16(SplitArgs s) {
+  beginKernel();
   combineSplits(s);
 }
 

@@ -47,8 +47,8 @@ DEVICE void normRow(const T *branch, T *x, const float *w, float eps, T *y,
     if (c >= width)
       continue;
     Eight<float> weight = loadEight(w + c);
-    *reinterpret_cast<Eight<T> *>(y + c) = roundEight<T>(
-        [&](int e) { return kept[i][e] * factor * weight[e]; });
+    *reinterpret_cast<Eight<T> *>(y + c) =
+        roundEight<T>([&](int e) { return kept[i][e] * factor * weight[e]; });
   }
 }
 
@@ -91,9 +91,8 @@ DEVICE void activateRows(const ActivationArgs &a, const T *gate, int gateStride,
                          int width) {
   int64_t row = blockX();
   for (int c = thread(); c < width; c += threads())
-    store(y + row * yStride + c,
-          activated(a, load(gate + row * gateStride + c),
-                    load(up + row * upStride + c)));
+    store(y + row * yStride + c, activated(a, load(gate + row * gateStride + c),
+                                           load(up + row * upStride + c)));
 }
 
 /// The larger value, the smaller index of equals; NaN is below everything.
@@ -158,40 +157,48 @@ DEVICE void mixRow(const Bank &bank, int stride, const float *query, float eps,
 #define KDAC_ELEMENTWISE(T, suffix)                                            \
   KERNEL void embed_##suffix(const int *tokens, const T *table, T *y,          \
                              int stride, int width) {                          \
+    beginKernel();                                                             \
     embed(tokens, table, y, stride, width);                                    \
   }                                                                            \
   KERNEL void norm_##suffix(const T *branch, int branchStride, T *x,           \
                             int xStride, const float *w, float eps, T *y,      \
                             int yStride, int width) {                          \
+    beginKernel();                                                             \
     int64_t row = blockX();                                                    \
     normRow(branch ? branch + row * branchStride : nullptr, x + row * xStride, \
             w, eps, y + row * yStride, width);                                 \
   }                                                                            \
   KERNEL void add_##suffix(const T *y, int yStride, T *x, int xStride,         \
                            int width) {                                        \
+    beginKernel();                                                             \
     addRows(y, yStride, x, xStride, width);                                    \
   }                                                                            \
   KERNEL void gather_##suffix(const int *index, const T *x, int xStride, T *y, \
                               int yStride, int width) {                        \
+    beginKernel();                                                             \
     gatherRows(index, x, xStride, y, yStride, width);                          \
   }                                                                            \
   KERNEL void gate_##suffix(const T *gate, int gateStride, T *x, int xStride,  \
                             int width) {                                       \
+    beginKernel();                                                             \
     gateRows(gate, gateStride, x, xStride, width);                             \
   }                                                                            \
   KERNEL void activate_##suffix(ActivationArgs a, const T *gate,               \
                                 int gateStride, const T *up, int upStride,     \
                                 T *y, int yStride, int width) {                \
+    beginKernel();                                                             \
     activateRows(a, gate, gateStride, up, upStride, y, yStride, width);        \
   }                                                                            \
   KERNEL void mix_##suffix(Bank bank, int stride, const float *query,          \
                            float eps, T *y, int yStride, int width) {          \
+    beginKernel();                                                             \
     mixRow(bank, stride, query, eps, y, yStride, width);                       \
   }
 KDAC_ELEMENTWISE(float, f32)
 KDAC_ELEMENTWISE(bf16, bf16)
 
 KERNEL void argmax_rows(const float *x, int stride, int width, int *best) {
+  beginKernel();
   argmaxRow(x + int64_t(blockX()) * stride, width, best + blockX());
 }
 
@@ -199,6 +206,7 @@ KERNEL void argmax_rows(const float *x, int stride, int width, int *best) {
 /// them; `count` values in pairs.
 KERNEL void random_bf16(uint32_t *to, int64_t pairs, int exponent,
                         uint32_t seed) {
+  beginKernel();
   int64_t step = int64_t(gridX()) * threads();
   for (int64_t i = int64_t(blockX()) * threads() + thread(); i < pairs;
        i += step) {

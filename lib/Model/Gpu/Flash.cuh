@@ -182,8 +182,8 @@ DEVICE void weigh(Sums &s, float scale, Running &r, Weights &w,
     float best = -__builtin_inff();
 #pragma unroll
     for (int n = 0; n < 16; ++n)
-      best = greatest(best, greatest(s.v[n * 4 + h * 2],
-                                     s.v[n * 4 + h * 2 + 1]));
+      best =
+          greatest(best, greatest(s.v[n * 4 + h * 2], s.v[n * 4 + h * 2 + 1]));
 #pragma unroll
     for (int m = 1; m < 4; m <<= 1)
       best = greatest(best, shuffleXor(best, m));
@@ -294,15 +294,19 @@ DEVICE void run(const FlashArgs &f) {
 
 } // namespace flash
 
-KERNEL BOUNDS(256, 1) void flash_bf16(FlashArgs f) { flash::run(f); }
+KERNEL BOUNDS(256, 1) void flash_bf16(FlashArgs f) {
+  beginKernel();
+  flash::run(f);
+}
 
 /// Rows of a slot's latents, tokens [first, first + blocks), side by side.
 KERNEL void latents_bf16(const bf16 *pages, const int *table,
                          int64_t pageTokens, int64_t pagesPerSlot, int slot,
                          int64_t first, int width, bf16 *to) {
-  const bf16 *from = latentRow<const bf16>(const_cast<bf16 *>(pages), table,
-                                           pageTokens, pagesPerSlot, slot,
-                                           first + blockX(), width);
+  beginKernel();
+  const bf16 *from =
+      latentRow<const bf16>(const_cast<bf16 *>(pages), table, pageTokens,
+                            pagesPerSlot, slot, first + blockX(), width);
   for (int c = thread() * 8; c < width; c += threads() * 8)
     *reinterpret_cast<Quad *>(to + int64_t(blockX()) * width + c) =
         *reinterpret_cast<const Quad *>(from + c);

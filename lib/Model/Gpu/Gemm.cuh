@@ -1,5 +1,5 @@
-// Promises: bf16 products of many rows by wgmma, dense or grouped by expert, with
-// the gated activation behind them where asked. Twin: HostOps::matmul and
+// Promises: bf16 products of many rows by wgmma, dense or grouped by expert,
+// with the gated activation behind them where asked. Twin: HostOps::matmul and
 // HostMoe.cpp. Needs sm_90a.
 #ifndef KDAC_LIB_MODEL_GPU_GEMM_CUH
 #define KDAC_LIB_MODEL_GPU_GEMM_CUH
@@ -20,22 +20,22 @@ struct Sums {
 // The sums pass through every instruction, so that the compiler moves nothing
 // across the waits.
 #define KDAC_SUMS(s)                                                           \
-  "+f"(s.v[0]), "+f"(s.v[1]), "+f"(s.v[2]), "+f"(s.v[3]), \
-  "+f"(s.v[4]), "+f"(s.v[5]), "+f"(s.v[6]), "+f"(s.v[7]), \
-  "+f"(s.v[8]), "+f"(s.v[9]), "+f"(s.v[10]), "+f"(s.v[11]), \
-  "+f"(s.v[12]), "+f"(s.v[13]), "+f"(s.v[14]), "+f"(s.v[15]), \
-  "+f"(s.v[16]), "+f"(s.v[17]), "+f"(s.v[18]), "+f"(s.v[19]), \
-  "+f"(s.v[20]), "+f"(s.v[21]), "+f"(s.v[22]), "+f"(s.v[23]), \
-  "+f"(s.v[24]), "+f"(s.v[25]), "+f"(s.v[26]), "+f"(s.v[27]), \
-  "+f"(s.v[28]), "+f"(s.v[29]), "+f"(s.v[30]), "+f"(s.v[31]), \
-  "+f"(s.v[32]), "+f"(s.v[33]), "+f"(s.v[34]), "+f"(s.v[35]), \
-  "+f"(s.v[36]), "+f"(s.v[37]), "+f"(s.v[38]), "+f"(s.v[39]), \
-  "+f"(s.v[40]), "+f"(s.v[41]), "+f"(s.v[42]), "+f"(s.v[43]), \
-  "+f"(s.v[44]), "+f"(s.v[45]), "+f"(s.v[46]), "+f"(s.v[47]), \
-  "+f"(s.v[48]), "+f"(s.v[49]), "+f"(s.v[50]), "+f"(s.v[51]), \
-  "+f"(s.v[52]), "+f"(s.v[53]), "+f"(s.v[54]), "+f"(s.v[55]), \
-  "+f"(s.v[56]), "+f"(s.v[57]), "+f"(s.v[58]), "+f"(s.v[59]), \
-  "+f"(s.v[60]), "+f"(s.v[61]), "+f"(s.v[62]), "+f"(s.v[63])
+  "+f"(s.v[0]), "+f"(s.v[1]), "+f"(s.v[2]), "+f"(s.v[3]), "+f"(s.v[4]),        \
+      "+f"(s.v[5]), "+f"(s.v[6]), "+f"(s.v[7]), "+f"(s.v[8]), "+f"(s.v[9]),    \
+      "+f"(s.v[10]), "+f"(s.v[11]), "+f"(s.v[12]), "+f"(s.v[13]),              \
+      "+f"(s.v[14]), "+f"(s.v[15]), "+f"(s.v[16]), "+f"(s.v[17]),              \
+      "+f"(s.v[18]), "+f"(s.v[19]), "+f"(s.v[20]), "+f"(s.v[21]),              \
+      "+f"(s.v[22]), "+f"(s.v[23]), "+f"(s.v[24]), "+f"(s.v[25]),              \
+      "+f"(s.v[26]), "+f"(s.v[27]), "+f"(s.v[28]), "+f"(s.v[29]),              \
+      "+f"(s.v[30]), "+f"(s.v[31]), "+f"(s.v[32]), "+f"(s.v[33]),              \
+      "+f"(s.v[34]), "+f"(s.v[35]), "+f"(s.v[36]), "+f"(s.v[37]),              \
+      "+f"(s.v[38]), "+f"(s.v[39]), "+f"(s.v[40]), "+f"(s.v[41]),              \
+      "+f"(s.v[42]), "+f"(s.v[43]), "+f"(s.v[44]), "+f"(s.v[45]),              \
+      "+f"(s.v[46]), "+f"(s.v[47]), "+f"(s.v[48]), "+f"(s.v[49]),              \
+      "+f"(s.v[50]), "+f"(s.v[51]), "+f"(s.v[52]), "+f"(s.v[53]),              \
+      "+f"(s.v[54]), "+f"(s.v[55]), "+f"(s.v[56]), "+f"(s.v[57]),              \
+      "+f"(s.v[58]), "+f"(s.v[59]), "+f"(s.v[60]), "+f"(s.v[61]),              \
+      "+f"(s.v[62]), "+f"(s.v[63])
 
 DEVICE void fence(Sums &s) {
   asm volatile("wgmma.fence.sync.aligned;" : KDAC_SUMS(s)::"memory");
@@ -67,40 +67,37 @@ DEVICE uint64_t crossDescriptor(uint32_t address, uint64_t panel) {
 }
 /// s += a b^T for 64 rows of a, 128 of b, 16 columns of both; s = a b^T where
 /// it adds nothing.
-template <int adds = 1>
-DEVICE void multiply(Sums &s, uint64_t a, uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, "
-      "%40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63}, "
-      "%64, %65, %66, 1, 1, 0, 0;"
-      : KDAC_SUMS(s)
-      : "l"(a), "l"(b), "n"(adds)
-      : "memory");
+template <int adds = 1> DEVICE void multiply(Sums &s, uint64_t a, uint64_t b) {
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, "
+               "%8, %9, %10, %11, %12, %13, %14, %15, "
+               "%16, %17, %18, %19, %20, %21, %22, %23, "
+               "%24, %25, %26, %27, %28, %29, %30, %31, "
+               "%32, %33, %34, %35, %36, %37, %38, %39, "
+               "%40, %41, %42, %43, %44, %45, %46, %47, "
+               "%48, %49, %50, %51, %52, %53, %54, %55, "
+               "%56, %57, %58, %59, %60, %61, %62, %63}, "
+               "%64, %65, %66, 1, 1, 0, 0;"
+               : KDAC_SUMS(s)
+               : "l"(a), "l"(b), "n"(adds)
+               : "memory");
 }
 /// s += a b for a in registers, 16 rows of b with 128 columns. `a` must stay as
 /// it is until the product has been awaited (hold).
 DEVICE void multiply(Sums &s, const uint32_t (&a)[4], uint64_t b) {
-  asm volatile(
-      "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-      "%0, %1, %2, %3, %4, %5, %6, %7, "
-      "%8, %9, %10, %11, %12, %13, %14, %15, "
-      "%16, %17, %18, %19, %20, %21, %22, %23, "
-      "%24, %25, %26, %27, %28, %29, %30, %31, "
-      "%32, %33, %34, %35, %36, %37, %38, %39, "
-      "%40, %41, %42, %43, %44, %45, %46, %47, "
-      "%48, %49, %50, %51, %52, %53, %54, %55, "
-      "%56, %57, %58, %59, %60, %61, %62, %63}, "
-      "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-      : KDAC_SUMS(s)
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-      : "memory");
+  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
+               "%0, %1, %2, %3, %4, %5, %6, %7, "
+               "%8, %9, %10, %11, %12, %13, %14, %15, "
+               "%16, %17, %18, %19, %20, %21, %22, %23, "
+               "%24, %25, %26, %27, %28, %29, %30, %31, "
+               "%32, %33, %34, %35, %36, %37, %38, %39, "
+               "%40, %41, %42, %43, %44, %45, %46, %47, "
+               "%48, %49, %50, %51, %52, %53, %54, %55, "
+               "%56, %57, %58, %59, %60, %61, %62, %63}, "
+               "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
+               : KDAC_SUMS(s)
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
+               : "memory");
 }
 DEVICE void hold(const uint32_t (&a)[4]) {
   asm volatile("" ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
@@ -167,8 +164,8 @@ DEVICE Copies copiesOf(const GemmArgs &g, const GemmTile &t) {
     bool isSecond = isDual && row >= half;
     int column = t.n + (isSecond ? row - half : row);
     c.hasB[i] = column < g.n && (!isDual || row - (isSecond ? half : 0) < half);
-    c.b[i] = (isSecond ? t.b2 : t.b) +
-             int64_t(c.hasB[i] ? column : 0) * g.k + c.chunk * 8;
+    c.b[i] = (isSecond ? t.b2 : t.b) + int64_t(c.hasB[i] ? column : 0) * g.k +
+             c.chunk * 8;
   }
   return c;
 }
@@ -261,8 +258,14 @@ template <bool isDual> DEVICE void gemm(const GemmArgs &g) {
   storeTile<isDual>(g, t, s);
 }
 
-KERNEL BOUNDS(256, 2) void gemm_bf16(GemmArgs g) { gemm<false>(g); }
-KERNEL BOUNDS(256, 2) void gemm_gated_bf16(GemmArgs g) { gemm<true>(g); }
+KERNEL BOUNDS(256, 2) void gemm_bf16(GemmArgs g) {
+  beginKernel();
+  gemm<false>(g);
+}
+KERNEL BOUNDS(256, 2) void gemm_gated_bf16(GemmArgs g) {
+  beginKernel();
+  gemm<true>(g);
+}
 
 } // namespace kdac::model::gpu
 

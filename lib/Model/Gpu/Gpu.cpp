@@ -33,10 +33,10 @@ StatusOr<PinnedBuffer> PinnedBuffer::allocate(const Device &device,
   Device::Scope scope(device);
   void *memory = nullptr;
   const cuda::Driver &d = device.driver();
-  if (Status s = d.check(
-          d.memHostAlloc(&memory, static_cast<size_t>(bytes > 0 ? bytes : 1),
-                         0),
-          "cuMemHostAlloc");
+  if (Status s =
+          d.check(d.memHostAlloc(&memory,
+                                 static_cast<size_t>(bytes > 0 ? bytes : 1), 0),
+                  "cuMemHostAlloc");
       !s.ok())
     return s;
   return PinnedBuffer(device, static_cast<char *>(memory));
@@ -92,9 +92,9 @@ Status Gpu::loadKernels() {
                                              nullptr, nullptr),
                    "cuModuleLoadData");
   if (!status.ok())
-    status = check(driver().moduleLoadDataEx(&module, kdac_model_ptx, 0,
-                                             nullptr, nullptr),
-                   "cuModuleLoadData");
+    status = check(
+        driver().moduleLoadDataEx(&module, kdac_model_ptx, 0, nullptr, nullptr),
+        "cuModuleLoadData");
   return status;
 }
 
@@ -130,24 +130,31 @@ Status Gpu::launchRaw(const char *kernel, const Shape &shape, void **argv) {
     if (n == 0)
       return Status::success();
     if (n < 0 || n > INT_MAX)
-      return Status(ErrorCode::InvalidArgument,
-                    std::string(kernel) + " of " + std::to_string(n) +
-                        " blocks is too large");
+      return Status(ErrorCode::InvalidArgument, std::string(kernel) + " of " +
+                                                    std::to_string(n) +
+                                                    " blocks is too large");
   }
   Device::Scope scope(gpu);
   StatusOr<cuda::Function> function = find(kernel, shape.sharedBytes);
   if (!function.ok())
     return function.status();
-  return check(
-             driver().launchKernel(*function,
-                                   static_cast<unsigned>(shape.grid[0]),
-                                   static_cast<unsigned>(shape.grid[1]),
-                                   static_cast<unsigned>(shape.grid[2]),
-                                   static_cast<unsigned>(shape.threads), 1, 1,
-                                   static_cast<unsigned>(shape.sharedBytes),
-                                   stream(), argv, nullptr),
-             "cuLaunchKernel")
-      .with(kernel);
+  auto at = [](int64_t n) { return static_cast<unsigned>(n); };
+  cuda::LaunchAttribute overlap; // beginKernel of Cuda.cuh waits
+  cuda::LaunchConfig c;
+  for (int i = 0; i < 3; ++i)
+    c.grid[i] = at(shape.grid[static_cast<size_t>(i)]);
+  c.block[0] = at(shape.threads);
+  c.sharedBytes = at(shape.sharedBytes);
+  c.stream = stream();
+  c.attributes = &overlap;
+  c.attributeCount = 1;
+  cuda::Result result =
+      driver().launchKernelEx
+          ? driver().launchKernelEx(&c, *function, argv, nullptr)
+          : driver().launchKernel(*function, c.grid[0], c.grid[1], c.grid[2],
+                                  c.block[0], 1, 1, c.sharedBytes, c.stream,
+                                  argv, nullptr);
+  return check(result, "cuLaunchKernel").with(kernel);
 }
 
 Status Gpu::upload(const void *to, const void *from, int64_t bytes) const {
@@ -198,11 +205,10 @@ public:
   }
   Status copy(void *there, const void *from, int64_t bytes) override {
     Device::Scope scope(gpu->device());
-    return finish(gpu->check(
-        gpu->driver().memcpyDtoDAsync(addressOf(there), addressOf(from),
-                                      static_cast<size_t>(bytes),
-                                      gpu->stream()),
-        "cuMemcpyDtoDAsync"));
+    return finish(gpu->check(gpu->driver().memcpyDtoDAsync(
+                                 addressOf(there), addressOf(from),
+                                 static_cast<size_t>(bytes), gpu->stream()),
+                             "cuMemcpyDtoDAsync"));
   }
 
 private:

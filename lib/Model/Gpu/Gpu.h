@@ -52,7 +52,8 @@ public:
   /// Enqueues the kernel; parameters by value, of the kernel's own types. A
   /// launch without blocks is nothing.
   template <typename... Parameter>
-  Status launch(const char *kernel, const Shape &shape, Parameter... parameters) {
+  Status launch(const char *kernel, const Shape &shape,
+                Parameter... parameters) {
     void *argv[] = {&parameters...};
     return launchRaw(kernel, shape, argv);
   }

@@ -59,11 +59,11 @@ void GpuOps::shortConv(const BatchView &batch, Rows x, const Vector &w,
   int64_t columns = (x.width + threads - 1) / threads;
   auto count = static_cast<int>(batch.count), width = static_cast<int>(x.width);
   auto stride = static_cast<int>(x.stride);
-  launch(typed("conv_f32", "conv_bf16"),
-         {{columns, (batch.tokens + rowsOfThread - 1) / rowsOfThread, 1},
-          threads},
-         batch.pieces, count, x.data, stride, w.device, cache, y.data,
-         static_cast<int>(y.stride), width, static_cast<int>(batch.tokens));
+  launch(
+      typed("conv_f32", "conv_bf16"),
+      {{columns, (batch.tokens + rowsOfThread - 1) / rowsOfThread, 1}, threads},
+      batch.pieces, count, x.data, stride, w.device, cache, y.data,
+      static_cast<int>(y.stride), width, static_cast<int>(batch.tokens));
   launch(typed("keep_f32", "keep_bf16"), {{columns, batch.count, 1}, threads},
          batch.pieces, x.data, stride, cache, width);
 }

@@ -21,18 +21,18 @@ GpuOps::~GpuOps() {
 /// What the kernels rely on; Args.h and the .cuh files say where.
 Status GpuOps::checkConfig() const {
   auto refuse = [&](const std::string &what) {
-    return Status(ErrorCode::Unsupported,
-                  config.name + ": on a GPU " + what);
+    return Status(ErrorCode::Unsupported, config.name + ": on a GPU " + what);
   };
   const ModelConfig &c = config;
   constexpr int64_t vector = 8; // elements of one load
-  for (auto [name, width] :
-       {std::pair("hidden_size", c.hidden), {"KDA head width", c.kdaDim},
-        {"q_lora_rank", c.queryRank}, {"kv_lora_rank", c.latentRank},
-        {"attention output width", c.heads * c.valueDim},
-        {"intermediate_size", c.denseWidth},
-        {"moe_intermediate_size", c.expertWidth},
-        {"expert input width", c.expertInput}})
+  for (auto [name, width] : {std::pair("hidden_size", c.hidden),
+                             {"KDA head width", c.kdaDim},
+                             {"q_lora_rank", c.queryRank},
+                             {"kv_lora_rank", c.latentRank},
+                             {"attention output width", c.heads * c.valueDim},
+                             {"intermediate_size", c.denseWidth},
+                             {"moe_intermediate_size", c.expertWidth},
+                             {"expert input width", c.expertInput}})
     if (width % vector != 0)
       return refuse(std::string(name) + " = " + std::to_string(width) +
                     " should be a multiple of 8");
@@ -110,14 +110,15 @@ void GpuOps::layOut(char *base) {
     int64_t heads = config.heads, splits = pieces * splitsOf(1);
     int64_t blocks = keyBlock() < limits.context ? limits.tokens : 0;
     scratch.query = take(pieces * heads * config.cacheDim() * bytes);
-    scratch.sums = reinterpret_cast<float *>(take(std::max(
-        splits * heads * config.latentRank, blocks * heads * config.valueDim) *
-        4));
+    scratch.sums = reinterpret_cast<float *>(
+        take(std::max(splits * heads * config.latentRank,
+                      blocks * heads * config.valueDim) *
+             4));
     scratch.tops = reinterpret_cast<float *>(
         take(std::max(splits, blocks) * heads * 2 * 4));
     scratch.latents = take(keyBlock() * config.cacheDim() * bytes);
-    scratch.expanded = take(keyBlock() * heads *
-                            (config.nopeDim + config.valueDim) * bytes);
+    scratch.expanded =
+        take(keyBlock() * heads * (config.nopeDim + config.valueDim) * bytes);
   }
   scratch.bytes = used;
 }
@@ -174,9 +175,9 @@ bool GpuOps::begin(CallData &call) {
   recording = &entry->second;
   if (recording->graph)
     return false;
-  keep(gpu->check(gpu->driver().streamBeginCapture(gpu->stream(),
-                                                   cuda::captureRelaxed),
-                  "cuStreamBeginCapture"));
+  keep(gpu->check(
+      gpu->driver().streamBeginCapture(gpu->stream(), cuda::captureRelaxed),
+      "cuStreamBeginCapture"));
   isCapturing = first.ok();
   return true;
 }
@@ -288,8 +289,9 @@ static int rowThreads(int64_t width) {
 static int eightThreads(int64_t width) { return rowThreads(width / 8); }
 
 void GpuOps::addNorm(Rows y, Rows x, const Vector &w, double eps, Rows normed) {
-  launch(typed("norm_f32", "norm_bf16"), {{x.rows, 1, 1}, eightThreads(x.width)},
-         y.data, static_cast<int>(y.stride), x.data, static_cast<int>(x.stride),
+  launch(typed("norm_f32", "norm_bf16"),
+         {{x.rows, 1, 1}, eightThreads(x.width)}, y.data,
+         static_cast<int>(y.stride), x.data, static_cast<int>(x.stride),
          w.device, static_cast<float>(eps), normed.data,
          static_cast<int>(normed.stride), static_cast<int>(x.width));
 }

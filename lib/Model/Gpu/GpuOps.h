@@ -79,11 +79,11 @@ private:
     char *workspace = nullptr; ///< of the chunk kernel
     char *hidden = nullptr;    ///< [rows, topK + 1, expertWidth]
     int *starts = nullptr, *order = nullptr, *place = nullptr, *tiles = nullptr;
-    char *parts = nullptr;     ///< [entries, expertInput]
-    char *query = nullptr;     ///< [pieces, heads, rank + rope]
+    char *parts = nullptr;                  ///< [entries, expertInput]
+    char *query = nullptr;                  ///< [pieces, heads, rank + rope]
     float *sums = nullptr, *tops = nullptr; ///< of attention, between blocks
-    char *expanded = nullptr;  ///< [keyBlock, heads (nope + value)]
-    char *latents = nullptr;   ///< [keyBlock, rank + rope]
+    char *expanded = nullptr; ///< [keyBlock, heads (nope + value)]
+    char *latents = nullptr;  ///< [keyBlock, rank + rope]
   };
   struct KdaKernel {
     explicit KdaKernel(GpuKernel k)

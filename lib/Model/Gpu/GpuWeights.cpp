@@ -119,9 +119,9 @@ void Placer::place(Matrix &m, void *to) {
 void Placer::randomise(const Matrix &m, void *to) {
   int exponent = 127 - std::ilogb(std::sqrt(static_cast<double>(m.in))) - 1;
   if (first.ok())
-    first = gpu->launch("random_bf16", {{264, 1, 1}}, to,
-                        static_cast<long long>(m.out * m.in / 2), exponent,
-                        seed++);
+    first =
+        gpu->launch("random_bf16", {{264, 1, 1}}, to,
+                    static_cast<long long>(m.out * m.in / 2), exponent, seed++);
 }
 
 /// Blocks of rows through f32.

@@ -23,8 +23,8 @@ DEVICE int pieceOf(const PieceArgs *pieces, int count, int64_t row) {
 constexpr int convRows = 32; ///< rows of one thread
 constexpr int taps = 4;
 
-/// A thread takes a channel of `convRows` rows. Caches are only read: the inputs
-/// before a piece; keepInputs replaces them afterwards.
+/// A thread takes a channel of `convRows` rows. Caches are only read: the
+/// inputs before a piece; keepInputs replaces them afterwards.
 template <typename T>
 DEVICE void shortConv(const PieceArgs *pieces, int pieceCount, const T *x,
                       int xStride, const T *w, const T *cache, T *y,
@@ -42,7 +42,8 @@ DEVICE void shortConv(const PieceArgs *pieces, int pieceCount, const T *x,
   for (int64_t t = first; t < end; ++index) {
     PieceArgs p = pieces[index];
     const T *kept = cache + (int64_t(p.slot) * width + c) * taps;
-    // Inputs before row t, the newest last: of this piece, of its past, or none.
+    // Inputs before row t, the newest last: of this piece, of its past, or
+    // none.
 #pragma unroll
     for (int j = 1; j < taps; ++j) {
       int64_t at = t - taps + j, old = at - p.begin + taps;
@@ -77,9 +78,9 @@ DEVICE void keepInputs(const PieceArgs *pieces, const T *x, int xStride,
 #pragma unroll
   for (int j = 0; j < taps; ++j) {
     int64_t at = p.count - taps + j; // row of the piece
-    next[j] = at >= 0        ? x[(p.begin + at) * xStride + c]
-              : p.past > 0   ? kept[taps + at]
-                             : static_cast<T>(0.0f);
+    next[j] = at >= 0      ? x[(p.begin + at) * xStride + c]
+              : p.past > 0 ? kept[taps + at]
+                           : static_cast<T>(0.0f);
   }
 #pragma unroll
   for (int j = 0; j < taps; ++j)
@@ -107,20 +108,22 @@ DEVICE void gatedNorm(const T *x, int xStride, const float *w, float eps,
 }
 
 #define KDAC_KDA(T, suffix)                                                    \
-  KERNEL void conv_##suffix(const PieceArgs *pieces, int pieceCount,           \
-                            const T *x, int xStride, const T *w,               \
-                            const T *cache, T *y, int yStride, int width,      \
-                            int rows) {                                        \
+  KERNEL void conv_##suffix(                                                   \
+      const PieceArgs *pieces, int pieceCount, const T *x, int xStride,        \
+      const T *w, const T *cache, T *y, int yStride, int width, int rows) {    \
+    beginKernel();                                                             \
     shortConv(pieces, pieceCount, x, xStride, w, cache, y, yStride, width,     \
               rows);                                                           \
   }                                                                            \
   KERNEL void keep_##suffix(const PieceArgs *pieces, const T *x, int xStride,  \
                             T *cache, int width) {                             \
+    beginKernel();                                                             \
     keepInputs(pieces, x, xStride, cache, width);                              \
   }                                                                            \
   KERNEL void gated_norm_##suffix(const T *x, int xStride, const float *w,     \
                                   float eps, const T *z, int zStride, T *y,    \
                                   int yStride, int heads, int dim) {           \
+    beginKernel();                                                             \
     gatedNorm(x, xStride, w, eps, z, zStride, y, yStride, heads, dim);         \
   }
 KDAC_KDA(float, f32)

@@ -134,7 +134,9 @@ template <typename T> DEVICE void expertsIn(const DirectArgs &d) {
           activated(d.activation, sum[0][0], sum[1][0]));
 }
 
-/// y = Σ_j weight_j down_j h_j: a warp takes an output of a row.
+/// y = Σ_j weight_j down_j h_j: a warp takes an output of a row. Routing is
+/// older than the kernel before this one, so that the first weights are read
+/// while that still makes h.
 template <typename T> DEVICE void expertsOut(const DirectArgs &d) {
   int row = blockY(), o = blockX() * (threads() / 32) + warp();
   if (o >= d.out)
@@ -151,6 +153,7 @@ template <typename T> DEVICE void expertsOut(const DirectArgs &d) {
   const T *hidden =
       static_cast<const T *>(d.hidden) + int64_t(row) * d.chosen * d.width;
   float total = 0;
+  bool isFirst = true;
   for (int j = 0; j < d.chosen; j += 2) {
     int next = j + 1 < d.chosen ? j + 1 : j;
     const T *w0 = line(j), *w1 = line(next);
@@ -166,6 +169,9 @@ template <typename T> DEVICE void expertsOut(const DirectArgs &d) {
           p[i] = streamEight(w0 + k);
           q[i] = streamEight(w1 + k);
         }
+      if (isFirst)
+        beginKernel();
+      isFirst = false;
 #pragma unroll
       for (int i = 0; i < ahead; ++i)
         if (int k = base + i * step; k < d.width) {
@@ -187,8 +193,8 @@ template <typename T> DEVICE void expertsOut(const DirectArgs &d) {
 }
 
 /// Block e of as many as experts: where expert e's entries begin, and which
-/// they are, in order. `place` is where each entry went. A warp has entries that
-/// follow one another.
+/// they are, in order. `place` is where each entry went. A warp has entries
+/// that follow one another.
 DEVICE void sortEntries(const int *expert, int entries, int *starts, int *order,
                         int *place) {
   SHARED static int counts[2][32];
@@ -291,18 +297,27 @@ DEVICE void combine(const float *weight, const int *place, int topK,
   }
 }
 
-KERNEL BOUNDS(32, 1) void route_rows8(RouteArgs a) { route<8>(a); }
-KERNEL BOUNDS(32, 1) void route_rows32(RouteArgs a) { route<32>(a); }
+KERNEL BOUNDS(32, 1) void route_rows8(RouteArgs a) {
+  beginKernel();
+  route<8>(a);
+}
+KERNEL BOUNDS(32, 1) void route_rows32(RouteArgs a) {
+  beginKernel();
+  route<32>(a);
+}
 KERNEL BOUNDS(1024, 1) void sort_entries(const int *expert, int entries,
-                                        int *starts, int *order, int *place) {
+                                         int *starts, int *order, int *place) {
+  beginKernel();
   sortEntries(expert, entries, starts, order, place);
 }
 KERNEL BOUNDS(256, 1) void list_tiles(const int *starts, int experts,
                                       int tileRows, int tiles, int *tile) {
+  beginKernel();
   listTiles(starts, experts, tileRows, tiles, tile);
 }
 #define KDAC_MOE(T, suffix)                                                    \
   KERNEL BOUNDS(256, 1) void experts_in_##suffix(DirectArgs d) {               \
+    beginKernel();                                                             \
     expertsIn<T>(d);                                                           \
   }                                                                            \
   KERNEL BOUNDS(256, 1) void experts_out_##suffix(DirectArgs d) {              \
@@ -311,6 +326,7 @@ KERNEL BOUNDS(256, 1) void list_tiles(const int *starts, int experts,
   KERNEL void combine_##suffix(const float *weight, const int *place,          \
                                int topK, const T *part, int partStride, T *y,  \
                                int yStride, int width) {                       \
+    beginKernel();                                                             \
     combine(weight, place, topK, part, partStride, y, yStride, width);         \
   }
 KDAC_MOE(float, f32)

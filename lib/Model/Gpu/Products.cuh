@@ -9,9 +9,10 @@ namespace kdac::model::gpu {
 
 constexpr int outputsOfBlock = 16; ///< 8 warps, two each
 
-/// The `Rows` rows' dot products with two rows of w, of which the second may
-/// be missing. Loads of several steps are under way at once.
-template <typename T, int Rows>
+/// The `Rows` rows' dot products with two rows of w. Loads of several steps are
+/// under way at once, the first ones while the kernel before this one still
+/// makes x, where `waits`.
+template <typename T, int Rows, bool waits = false>
 DEVICE void dotTwo(const T *w0, const T *w1, const T *x, int64_t xStride,
                    int in, float (&sum)[2][Rows]) {
   constexpr int step = 32 * 8, ahead = Rows > 4 ? 2 : 4;
@@ -26,6 +27,8 @@ DEVICE void dotTwo(const T *w0, const T *w1, const T *x, int64_t xStride,
         a[i] = streamEight(w0 + k);
         b[i] = streamEight(w1 + k);
       }
+    if (waits && base == lane() * 8)
+      beginKernel();
 #pragma unroll
     for (int i = 0; i < ahead; ++i)
       if (int k = base + i * step; k < in)
@@ -56,8 +59,8 @@ template <typename T, int Rows> DEVICE void products(const ProductList &list) {
   bool hasSecond = first + 1 < p.out;
   const T *w0 = w + int64_t(first) * p.in;
   float sum[2][Rows];
-  dotTwo<T, Rows>(w0, hasSecond ? w0 + p.in : w0, static_cast<const T *>(p.x),
-                  p.xStride, p.in, sum);
+  dotTwo<T, Rows, true>(w0, hasSecond ? w0 + p.in : w0,
+                        static_cast<const T *>(p.x), p.xStride, p.in, sum);
   if (lane() >= 2 || (lane() == 1 && !hasSecond))
     return;
 #pragma unroll
