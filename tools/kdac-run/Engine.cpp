@@ -113,8 +113,16 @@ Status prepareGpu(const Options &options, const SessionLimits &limits,
   StatusOr<PackReader> pack = openPack(options, true);
   if (!pack.ok())
     return pack.status();
+  Status blas = options.isWithoutBlas ? Status::success()
+                                      : findBlas(*engine.gpu);
+  if (!blas.ok() && limits.element == Element::BF16)
+    std::fprintf(stderr,
+                 "kdac-run: note: no cuBLASLt, prompts take kdac's own "
+                 "products: %s\n",
+                 blas.message().c_str());
   GpuLimits most = {options.chunk, limits.slots, limits.contextTokens,
                     limits.element};
+  most.usesBlas = !options.isWithoutBlas;
   StatusOr<int64_t> scratch =
       gpuScratchBytes(engine.gpu, engine.config, *pack, most);
   if (!scratch.ok())

@@ -59,6 +59,8 @@ private:
     app.add_option("--dtype", o.dtype,
                    "of activations and caches: f32, or on a GPU bf16; default "
                    "f32 on the host, bf16 on a GPU");
+    app.add_flag("--no-cublas", o.isWithoutBlas,
+                 "on a GPU: kdac's own products of many rows, not cuBLASLt's");
     app.add_option("--threads", o.threads, "0: one per core")
         ->check(CLI::Range(0, 1024));
   }

@@ -20,6 +20,7 @@ struct Options {
   std::string device = "host";
   std::string dtype; ///< empty: f32 on the host, bf16 on a GPU
   int threads = 0;
+  bool isWithoutBlas = false;
 
   // What to do
   bool isPlan = false;

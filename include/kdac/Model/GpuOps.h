@@ -17,6 +17,9 @@ class Gpu;
 StatusOr<std::shared_ptr<Gpu>> openGpu(int ordinal,
                                        const char *library = "libcuda.so.1");
 
+/// Success, or why products of many rows go without cuBLASLt.
+Status findBlas(const Gpu &gpu);
+
 /// Memory of the GPU, for sessions.
 std::shared_ptr<Memory> gpuMemory(std::shared_ptr<Gpu> gpu);
 
@@ -35,6 +38,9 @@ struct GpuLimits {
   Element type = Element::BF16;
   /// Cached tokens whose keys and values are expanded at a time.
   int64_t keyBlock = 32768;
+  /// False: products of many rows by the library's own kernels, as where
+  /// cuBLASLt is missing.
+  bool usesBlas = true;
 };
 
 /// Bytes of scratch that the operations will allocate; the error says what they

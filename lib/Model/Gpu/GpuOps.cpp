@@ -71,6 +71,12 @@ Status GpuOps::prepare(const PackReader &pack) {
       if (isStep || limits.type != Element::F32)
         if (Status s = loadKernel(pack, isStep); !s.ok())
           return s;
+  if (limits.type == Element::BF16 && limits.usesBlas) {
+    Device::Scope scope(gpu->device());
+    StatusOr<std::unique_ptr<CublasLt>> loaded = CublasLt::load();
+    if (loaded.ok())
+      blas = std::move(*loaded);
+  }
   layOut(nullptr);
   return Status::success();
 }
@@ -99,6 +105,7 @@ void GpuOps::layOut(char *base) {
   layout.bytes = layout.tokens + limits.tokens * 4;
   scratch.call = take(layout.bytes);
   scratch.workspace = take(workspaceBytes);
+  scratch.blas = take(blas ? CublasLt::workspaceBytes : 0);
   int64_t entries = limits.tokens * config.topK;
   scratch.hidden = take((entries + limits.tokens) * config.expertWidth * bytes);
   scratch.starts = ints(config.experts + 1);
@@ -247,6 +254,13 @@ void GpuOps::gemm(const gpu::GemmArgs &args, bool isGated) {
 
 /// f32 takes few rows at a time: it is there to be exact.
 void GpuOps::manyRows(const Product &p) {
+  constexpr int64_t blasRows = 64; // fewer hardly fill its tiles
+  if (blas && p.x.rows >= blasRows) {
+    Device::Scope scope(gpu->device());
+    if (first.ok())
+      first = blas->matmul(p.x, *p.w, p.y, scratch.blas, gpu->stream());
+    return;
+  }
   if (limits.type == Element::BF16) {
     gpu::GemmArgs g = {};
     g.a = p.x.data;
@@ -349,6 +363,11 @@ void GpuOps::mix(const Rows *bank, int64_t entries, Rows prefix,
          {{prefix.rows, 1, 1}, rowThreads(prefix.width)}, all,
          static_cast<int>(prefix.stride), query.device, static_cast<float>(eps),
          y.data, static_cast<int>(y.stride), static_cast<int>(prefix.width));
+}
+
+Status findBlas(const Gpu &gpu) {
+  Device::Scope scope(gpu.device());
+  return CublasLt::load().status();
 }
 
 StatusOr<int64_t> gpuScratchBytes(std::shared_ptr<Gpu> gpu,

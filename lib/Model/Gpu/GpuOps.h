@@ -4,6 +4,7 @@
 
 #include "../NamedCall.h"
 #include "Args.h"
+#include "CublasLt.h"
 #include "Gpu.h"
 #include "kdac/Runtime/Kernel.h"
 
@@ -77,6 +78,7 @@ private:
     int64_t bytes = 0;
     char *call = nullptr;      ///< CallLayout
     char *workspace = nullptr; ///< of the chunk kernel
+    char *blas = nullptr;      ///< of cuBLASLt
     char *hidden = nullptr;    ///< [rows, topK + 1, expertWidth]
     int *starts = nullptr, *order = nullptr, *place = nullptr, *tiles = nullptr;
     char *parts = nullptr;                  ///< [entries, expertInput]
@@ -138,6 +140,7 @@ private:
                                Rows out) const;
 
   std::shared_ptr<Gpu> gpu;
+  std::unique_ptr<CublasLt> blas; ///< null: Gemm.cuh does its work
   ModelConfig config;
   GpuLimits limits;
   Status first;
