@@ -21,6 +21,8 @@ struct ProductArgs {
   int firstBlock; ///< of those that compute this product
 };
 constexpr int maxProducts = 8;
+constexpr int productWarps = 8; ///< of a block: outputs of one row, half of the
+                                ///< outputs of several rows
 struct ProductList {
   ProductArgs item[maxProducts];
   int count;
@@ -80,6 +82,7 @@ struct SplitArgs {
   float *sums; ///< [pieces, splits, heads, rank]
   float *tops; ///< [pieces, splits, heads, 2]: largest score, total
   int splits;
+  int groupHeads; ///< heads of a block, at most 64
 };
 
 /// Attention of one long piece on a block of expanded keys.

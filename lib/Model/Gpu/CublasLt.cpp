@@ -8,11 +8,11 @@ namespace {
 
 // The library's ABI, stable from CUDA 11 on.
 constexpr int success = 0;
-constexpr int computeF32 = 68;             // CUBLAS_COMPUTE_32F
-constexpr int typeF32 = 0, typeBF16 = 14;  // CUDA_R_32F, CUDA_R_16BF
-constexpr int transposeA = 3;              // CUBLASLT_MATMUL_DESC_TRANSA
-constexpr int maxWorkspace = 1;            // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_..
-constexpr int32_t transposed = 1;          // CUBLAS_OP_T
+constexpr int computeF32 = 68;            // CUBLAS_COMPUTE_32F
+constexpr int typeF32 = 0, typeBF16 = 14; // CUDA_R_32F, CUDA_R_16BF
+constexpr int transposeA = 3;             // CUBLASLT_MATMUL_DESC_TRANSA
+constexpr int maxWorkspace = 1;   // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_..
+constexpr int32_t transposed = 1; // CUBLAS_OP_T
 
 using Handle = void *;
 struct Algorithm {
@@ -27,9 +27,8 @@ struct Heuristic {
 };
 
 Status failed(const char *what, int code) {
-  return Status(ErrorCode::Device,
-                std::string(what) + " failed with status " +
-                    std::to_string(code));
+  return Status(ErrorCode::Device, std::string(what) + " failed with status " +
+                                       std::to_string(code));
 }
 
 } // namespace
@@ -117,9 +116,8 @@ StatusOr<std::unique_ptr<CublasLt>> CublasLt::load() {
 /// Its matrices have columns side by side: y's transpose is w times x's.
 StatusOr<const CublasLt::Plan *> CublasLt::planOf(Rows x, const Matrix &w,
                                                   Rows y) {
-  std::unique_ptr<Plan> &slot =
-      plans[{x.rows, w.out, w.in, x.stride, y.stride,
-             static_cast<int64_t>(y.type)}];
+  std::unique_ptr<Plan> &slot = plans[{x.rows, w.out, w.in, x.stride, y.stride,
+                                       static_cast<int64_t>(y.type)}];
   if (slot)
     return slot.get();
   const Library &l = *library;
@@ -143,8 +141,8 @@ StatusOr<const CublasLt::Plan *> CublasLt::planOf(Rows x, const Matrix &w,
   if (code == success)
     code = l.preferenceCreate(&preference);
   if (code == success)
-    code = l.preferenceSet(preference, maxWorkspace, &workspace,
-                           sizeof workspace);
+    code =
+        l.preferenceSet(preference, maxWorkspace, &workspace, sizeof workspace);
   if (code == success)
     code = l.heuristic(l.handle, plan->desc, plan->w, plan->x, plan->y, plan->y,
                        preference, 1, &found, &count);
@@ -164,10 +162,10 @@ Status CublasLt::matmul(Rows x, const Matrix &w, Rows y, void *workspace,
     return found.status();
   const Plan &plan = **found;
   float one = 1, zero = 0;
-  int code = library->matmul(
-      library->handle, plan.desc, &one, w.data, plan.w, x.data, plan.x, &zero,
-      y.data, plan.y, y.data, plan.y, &plan.algorithm, workspace,
-      static_cast<size_t>(workspaceBytes), stream);
+  int code = library->matmul(library->handle, plan.desc, &one, w.data, plan.w,
+                             x.data, plan.x, &zero, y.data, plan.y, y.data,
+                             plan.y, &plan.algorithm, workspace,
+                             static_cast<size_t>(workspaceBytes), stream);
   return code == success ? Status::success() : failed("cublasLtMatmul", code);
 }
 

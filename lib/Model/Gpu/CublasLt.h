@@ -1,5 +1,5 @@
-// Promises: bf16 products of many rows by cuBLASLt, found at run time. Does not:
-// link it, or need CUDA's headers.
+// Promises: bf16 products of many rows by cuBLASLt, found at run time. Does
+// not: link it, or need CUDA's headers.
 #ifndef KDAC_LIB_MODEL_GPU_CUBLASLT_H
 #define KDAC_LIB_MODEL_GPU_CUBLASLT_H
 

@@ -108,6 +108,7 @@ DEVICE void argmaxRow(const float *x, int width, int *best) {
   SHARED static int indices[32];
   float value = -__builtin_inff();
   int index = 0x7fffffff;
+#pragma unroll 16
   for (int c = thread(); c < width; c += threads())
     takeLarger(value, index, x[c], c);
   for (int mask = 16; mask > 0; mask >>= 1)

@@ -121,20 +121,28 @@ bool GpuOps::hasFastAttention() const {
          c.valueDim == 128;
 }
 
-constexpr int64_t groupHeads = 32; // of a block, Decode.cuh
+/// Blocks that share a sequence's heads, up to 64 in each (Decode.cuh).
+static int64_t headGroups(int64_t heads) {
+  constexpr int64_t most = 64;
+  return (heads + most - 1) / most;
+}
 
 /// Blocks that share out a sequence's keys: one block for each multiprocessor,
 /// whatever the lengths are, so that a recorded call fits later ones.
 int64_t GpuOps::splitsOf(int64_t pieces) const {
-  int64_t others = pieces * ((config.heads + groupHeads - 1) / groupHeads);
+  int64_t others = pieces * headGroups(config.heads);
   return std::max<int64_t>(1, gpu->device().info().multiprocessors / others);
 }
 
 void GpuOps::attendSplit(const BatchView &batch, const gpu::AttentionArgs &a) {
-  constexpr int64_t columnsOfBlock = 128, sharedBytes = 191488; // Decode.cuh
-  gpu::SplitArgs s = {a, scratch.query, scratch.sums, scratch.tops,
-                      static_cast<int>(splitsOf(batch.count))};
-  int64_t groups = (config.heads + groupHeads - 1) / groupHeads;
+  constexpr int64_t columnsOfBlock = 128, sharedBytes = 222208; // Decode.cuh
+  int64_t groups = headGroups(config.heads);
+  gpu::SplitArgs s = {a,
+                      scratch.query,
+                      scratch.sums,
+                      scratch.tops,
+                      static_cast<int>(splitsOf(batch.count)),
+                      static_cast<int>((config.heads + groups - 1) / groups)};
   launch("absorb_bf16",
          {{config.latentRank / columnsOfBlock, config.heads, batch.count}, 128},
          s);

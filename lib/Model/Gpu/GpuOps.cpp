@@ -223,9 +223,9 @@ void GpuOps::fewRows(const Product *list, int64_t count) {
        "products5_f32", "products6_f32", "products7_f32", "products8_f32"},
       {"products1_bf16", "products2_bf16", "products3_bf16", "products4_bf16",
        "products5_bf16", "products6_bf16", "products7_bf16", "products8_bf16"}};
-  constexpr int64_t outputsOfBlock = 16;
   gpu::ProductList call = {};
   int64_t rows = list[0].x.rows, blocks = 0;
+  int64_t outputsOfBlock = gpu::productWarps * (rows == 1 ? 1 : 2);
   for (int64_t i = 0; i < count; ++i) {
     const Product &p = list[i];
     call.item[call.count++] = {p.w->data,

@@ -1,5 +1,5 @@
 // Promises: products of few rows with matrices, as fast as memory gives the
-// matrices: a warp takes two outputs of all rows. Twin: HostOps::matmul.
+// matrices: a warp takes an output or two of all rows. Twin: HostOps::matmul.
 #ifndef KDAC_LIB_MODEL_GPU_PRODUCTS_CUH
 #define KDAC_LIB_MODEL_GPU_PRODUCTS_CUH
 
@@ -7,65 +7,75 @@
 
 namespace kdac::model::gpu {
 
-constexpr int outputsOfBlock = 16; ///< 8 warps, two each
-
-/// The `Rows` rows' dot products with two rows of w. Loads of several steps are
-/// under way at once, the first ones while the kernel before this one still
-/// makes x, where `waits`.
-template <typename T, int Rows, bool waits = false>
-DEVICE void dotTwo(const T *w0, const T *w1, const T *x, int64_t xStride,
-                   int in, float (&sum)[2][Rows]) {
-  constexpr int step = 32 * 8, ahead = Rows > 4 ? 2 : 4;
-  for (int i = 0; i < 2; ++i)
-    for (int r = 0; r < Rows; ++r)
-      sum[i][r] = 0;
-  for (int base = lane() * 8; base < in; base += step * ahead) {
-    Eight<T> a[ahead], b[ahead];
+/// Dot products of `Rows` rows of x with `Outputs` rows of w. Loads of `Ahead`
+/// steps are under way at once, the first ones while the kernel before this one
+/// still makes x, where `waits`.
+template <typename T, int Outputs, int Rows, int Ahead, bool waits>
+DEVICE void dots(const T *const (&w)[Outputs], const T *x, int64_t xStride,
+                 int in, float (&sum)[Outputs][Rows]) {
+  constexpr int step = 32 * 8;
 #pragma unroll
-    for (int i = 0; i < ahead; ++i)
-      if (int k = base + i * step; k < in) {
-        a[i] = streamEight(w0 + k);
-        b[i] = streamEight(w1 + k);
-      }
+  for (int o = 0; o < Outputs; ++o)
+#pragma unroll
+    for (int r = 0; r < Rows; ++r)
+      sum[o][r] = 0;
+  for (int base = lane() * 8; base < in; base += step * Ahead) {
+    Eight<T> a[Ahead][Outputs];
+#pragma unroll
+    for (int i = 0; i < Ahead; ++i)
+      if (int k = base + i * step; k < in)
+#pragma unroll
+        for (int o = 0; o < Outputs; ++o)
+          a[i][o] = streamEight(w[o] + k);
     if (waits && base == lane() * 8)
       beginKernel();
 #pragma unroll
-    for (int i = 0; i < ahead; ++i)
+    for (int i = 0; i < Ahead; ++i)
       if (int k = base + i * step; k < in)
 #pragma unroll
         for (int r = 0; r < Rows; ++r) {
           Eight<T> v = loadEight(x + r * xStride + k);
 #pragma unroll
-          for (int e = 0; e < 8; ++e) {
-            sum[0][r] += a[i][e] * v[e];
-            sum[1][r] += b[i][e] * v[e];
-          }
+          for (int o = 0; o < Outputs; ++o)
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+              sum[o][r] += a[i][o][e] * v[e];
         }
   }
-  for (int i = 0; i < 2; ++i)
+#pragma unroll
+  for (int o = 0; o < Outputs; ++o)
+#pragma unroll
     for (int r = 0; r < Rows; ++r)
-      sum[i][r] = warpSum(sum[i][r]);
+      sum[o][r] = warpSum(sum[o][r]);
 }
 
+/// A warp takes one output of one row, with everything of a usual row under way
+/// at once, or two outputs of several rows.
 template <typename T, int Rows> DEVICE void products(const ProductList &list) {
+  constexpr int outputs = Rows == 1 ? 1 : 2;
+  constexpr int ahead = sizeof(T) == 4 ? 2 : Rows == 1 ? 9 : Rows > 4 ? 2 : 4;
   int i = 0;
   while (i + 1 < list.count && blockX() >= list.item[i + 1].firstBlock)
     ++i;
   const ProductArgs &p = list.item[i];
-  int first = (blockX() - p.firstBlock) * outputsOfBlock + warp() * 2;
+  int first =
+      (blockX() - p.firstBlock) * outputs * productWarps + warp() * outputs;
   if (first >= p.out)
     return;
-  const T *w = static_cast<const T *>(p.w);
-  bool hasSecond = first + 1 < p.out;
-  const T *w0 = w + int64_t(first) * p.in;
-  float sum[2][Rows];
-  dotTwo<T, Rows, true>(w0, hasSecond ? w0 + p.in : w0,
-                        static_cast<const T *>(p.x), p.xStride, p.in, sum);
+  bool hasSecond = outputs == 2 && first + 1 < p.out;
+  const T *w[outputs];
+#pragma unroll
+  for (int o = 0; o < outputs; ++o)
+    w[o] =
+        static_cast<const T *>(p.w) + int64_t(first + (o && hasSecond)) * p.in;
+  float sum[outputs][Rows];
+  dots<T, outputs, Rows, ahead, true>(w, static_cast<const T *>(p.x), p.xStride,
+                                      p.in, sum);
   if (lane() >= 2 || (lane() == 1 && !hasSecond))
     return;
 #pragma unroll
   for (int r = 0; r < Rows; ++r) {
-    float value = lane() ? sum[1][r] : sum[0][r];
+    float value = lane() ? sum[outputs - 1][r] : sum[0][r];
     int64_t at = int64_t(r) * p.yStride + first + lane();
     if (p.isF32)
       static_cast<float *>(p.y)[at] = value;
