@@ -82,7 +82,7 @@ struct SplitArgs {
   float *sums; ///< [pieces, splits, heads, rank]
   float *tops; ///< [pieces, splits, heads, 2]: largest score, total
   int splits;
-  int groupHeads; ///< heads of a block, at most 64
+  int groupHeads; ///< heads of a block, at most 32
 };
 
 /// Attention of one long piece on a block of expanded keys.

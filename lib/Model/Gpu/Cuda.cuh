@@ -90,6 +90,13 @@ DEVICE float shuffleXor(float x, int mask) {
 DEVICE int shuffleXor(int x, int mask) {
   return __nvvm_shfl_sync_bfly_i32(0xffffffffu, x, mask, 31);
 }
+/// Of lane `from`.
+DEVICE float shuffleFrom(float x, int from) {
+  return __nvvm_shfl_sync_idx_f32(0xffffffffu, x, from, 31);
+}
+DEVICE int shuffleFrom(int x, int from) {
+  return __nvvm_shfl_sync_idx_i32(0xffffffffu, x, from, 31);
+}
 /// Of the whole warp, on every lane; always in the same order.
 DEVICE float warpSum(float x) {
   for (int mask = 16; mask > 0; mask >>= 1)

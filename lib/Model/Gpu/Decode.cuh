@@ -6,11 +6,11 @@
 #define KDAC_LIB_MODEL_GPU_DECODE_CUH
 
 #include "Attention.cuh"
-#include "Gemm.cuh"
 
 namespace kdac::model::gpu {
 
-constexpr int rank = 512, width = 576, nope = 128; ///< of a cached row, a query
+constexpr int rank = 512, width = 576; ///< of a cached row
+constexpr int nope = 128, value = 128; ///< of a head
 
 /// query [piece, head] = [W_UKᵀ q_nope | q_rope]: a block takes a quarter of
 /// the latent columns of a head. 128 threads.
@@ -54,247 +54,233 @@ DEVICE void absorb(const SplitArgs &s) {
 
 namespace split {
 
-// Panels of 64 columns, 128 bytes a row, swizzled (Gemm.cuh).
-constexpr int heads = 64, keys = 32; ///< of a block, of a step
-constexpr int headsPanel = heads * 128, keysPanel = keys * 128;
-constexpr int panels = width / 64;
-constexpr int queryBytes = panels * headsPanel, stepBytes = panels * keysPanel;
-constexpr int steps = 4; ///< in shared memory
+constexpr int groupHeads = 32, tileKeys = 64; ///< of a block, of a step
+constexpr int stages = 3;
+// Rows in shared memory end 16 bytes later, so that eight of them are in
+// different banks.
+constexpr int rowPitch = (width + 8) * 2, weightPitch = (tileKeys + 8) * 2;
+constexpr int keyBytes = tileKeys * rowPitch;
+constexpr int weightBytes = groupHeads * weightPitch;
 
-/// Scores of one thread: 4 groups of 8 keys, two of head lane / 4 and two of
-/// head lane / 4 + 8.
-struct Scores {
-  float v[16];
-};
-#define KDAC_SCORES(s)                                                         \
-  "+f"(s.v[0]), "+f"(s.v[1]), "+f"(s.v[2]), "+f"(s.v[3]), "+f"(s.v[4]),        \
-      "+f"(s.v[5]), "+f"(s.v[6]), "+f"(s.v[7]), "+f"(s.v[8]), "+f"(s.v[9]),    \
-      "+f"(s.v[10]), "+f"(s.v[11]), "+f"(s.v[12]), "+f"(s.v[13]),              \
-      "+f"(s.v[14]), "+f"(s.v[15])
-
-template <int adds> DEVICE void multiply(Scores &s, uint64_t a, uint64_t b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {"
-               "%0, %1, %2, %3, %4, %5, %6, %7, "
-               "%8, %9, %10, %11, %12, %13, %14, %15}, "
-               "%16, %17, %18, 1, 1, 0, 0;"
-               : KDAC_SCORES(s)
-               : "l"(a), "l"(b), "n"(adds)
-               : "memory");
-}
-
-DEVICE void fenceScores(Scores &s) {
-  asm volatile("wgmma.fence.sync.aligned;" : KDAC_SCORES(s)::"memory");
-}
-
-DEVICE void awaitScores(Scores &s) {
-  asm volatile("wgmma.wait_group.sync.aligned 0;" : KDAC_SCORES(s)::"memory");
-}
-
-/// Rows below `count` of a step, zeros behind them: a thread takes a row's 16
-/// bytes of every panel.
-DEVICE void copyStep(uint32_t to, const bf16 *from, int count) {
-  int row = thread() >> 3, chunk = thread() & 7;
-  bool exists = row < count;
-  from += (exists ? row : 0) * width + chunk * 8;
-  to += swizzled(row, chunk);
-#pragma unroll
-  for (int p = 0; p < panels; ++p)
-    copyAsync(to + static_cast<uint32_t>(p) * keysPanel, from + p * 64, exists);
-}
-
-DEVICE void copyQueries(uint32_t to, const bf16 *from, int count) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i) {
-    int row = (thread() >> 3) + 32 * i, chunk = thread() & 7;
-    bool exists = row < count;
-    const bf16 *line = from + (exists ? row : 0) * width + chunk * 8;
-#pragma unroll
-    for (int p = 0; p < panels; ++p)
-      copyAsync(to + static_cast<uint32_t>(p) * headsPanel +
-                    swizzled(row, chunk),
-                line + p * 64, exists);
+/// A tile is a page: copies its rows below `rows`, zeros behind them.
+DEVICE void copyPage(uint32_t to, const bf16 *page, int rows) {
+  for (int i = thread(); i < tileKeys * (width / 8); i += 256) {
+    int row = i / (width / 8), chunk = i % (width / 8);
+    copyAsync(to + static_cast<uint32_t>(row * rowPitch + chunk * 16),
+              page + row * width + chunk * 8, row < rows);
   }
 }
 
-/// scores = queries keysᵀ of a step, under way.
-DEVICE void score(uint32_t query, uint32_t step, Scores &s) {
-  fenceScores(s);
+/// Sums of one thread: 2 x 16 heads, 8 groups of 8 latent columns.
+using LatentSums = float[2][8][4];
+
+/// A warp's 16 queries as products read them: they stay in registers.
+using Queries = uint32_t[width / 16][4];
+
+/// scores of 16 heads and 16 keys: 36 steps of 16 columns.
+DEVICE void scoreKeys(const Queries &q, uint32_t keys, float (&s)[2][4]) {
 #pragma unroll
-  for (uint32_t k = 0; k < width / 16; ++k) {
-    uint64_t a = descriptor(query + k / 4 * headsPanel + k % 4 * 32);
-    uint64_t b = descriptor(step + k / 4 * keysPanel + k % 4 * 32);
-    if (k == 0)
-      multiply<0>(s, a, b);
-    else
-      multiply<1>(s, a, b);
+  for (int k = 0; k < width / 16; ++k) {
+    uint32_t b[4];
+    loadMatrices(b, keys + static_cast<uint32_t>(k * 32));
+    multiply(s[0], q[k], b[0], b[1]);
+    multiply(s[1], q[k], b[2], b[3]);
   }
-  asm volatile("wgmma.commit_group.sync.aligned;" : KDAC_SCORES(s)::"memory");
 }
 
-/// What a warpgroup knows of all heads: 256 latent columns of their sums. The
-/// thread's heads are lane / 4 and 8 more of its warp's 16.
-struct Running {
-  Sums low, high;
-  float top[2], total[2];
-};
-using Weights = uint32_t[keys / 16][4];
-
-/// sums += weights latents of a step, under way.
-DEVICE void addLatents(uint32_t step, const Weights &w, Running &r) {
-  uint32_t own = step + static_cast<uint32_t>(warp() / 4) * 4 * keysPanel;
-  fence(r.low);
-  fence(r.high);
+/// sums += weights [32, 64] latents [64, 64 columns of this warp].
+DEVICE void addLatents(uint32_t weights, uint32_t latents, LatentSums &sums) {
 #pragma unroll
-  for (uint32_t k = 0; k < keys / 16; ++k) {
-    uint32_t at = own + k * 16 * 128;
-    kdac::model::gpu::multiply(r.low, w[k], crossDescriptor(at, keysPanel));
-    kdac::model::gpu::multiply(r.high, w[k],
-                               crossDescriptor(at + 2 * keysPanel, keysPanel));
-  }
-  commitProducts(r.low);
-}
-
-/// Scores of the first `seen` keys turn into weights; sums are rescaled.
-DEVICE void weigh(Scores &s, int seen, float scale, Running &r, Weights &w) {
+  for (int k = 0; k < tileKeys / 16; ++k) {
+    uint32_t a[2][4];
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    float next = r.top[h], sum = 0;
-#pragma unroll
-    for (int n = 0; n < 4; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        float &x = s.v[n * 4 + h * 2 + e];
-        bool exists = n * 8 + (lane() & 3) * 2 + e < seen;
-        x = exists ? x * scale : -__builtin_inff();
-        next = greatest(next, x);
-      }
-#pragma unroll
-    for (int m = 1; m < 4; m <<= 1)
-      next = greatest(next, shuffleXor(next, m));
-    float factor = exp2(r.top[h] - next);
+    for (int m = 0; m < 2; ++m)
+      loadMatrices(
+          a[m], weights + static_cast<uint32_t>(m * 16 * weightPitch + k * 32));
 #pragma unroll
     for (int n = 0; n < 4; ++n) {
-      float x = exp2(s.v[n * 4 + h * 2] - next);
-      float y = exp2(s.v[n * 4 + h * 2 + 1] - next);
-      sum += x + y;
-      w[n / 2][n % 2 * 2 + h] = pack(x, y);
-    }
-    // Of this thread's keys; put together at the end.
-    r.total[h] = r.total[h] * factor + sum;
-    r.top[h] = next;
+      uint32_t b[4];
+      loadTransposed(b, latents +
+                            static_cast<uint32_t>(k * 16 * rowPitch + n * 32));
 #pragma unroll
-    for (int n = 0; n < 16; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        r.low.v[n * 4 + h * 2 + e] *= factor;
-        r.high.v[n * 4 + h * 2 + e] *= factor;
+      for (int m = 0; m < 2; ++m) {
+        multiply(sums[m][2 * n], a[m], b[0], b[1]);
+        multiply(sums[m][2 * n + 1], a[m], b[2], b[3]);
       }
-  }
-}
-
-DEVICE void storeSums(const SplitArgs &s, int64_t partial, int firstHead,
-                      int count, const Running &r) {
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    int head = (warp() & 3) * 16 + lane() / 4 + h * 8;
-    if (head >= count)
-      continue;
-    int64_t entry = partial * s.a.heads + firstHead + head;
-    float *out = s.sums + entry * rank + warp() / 4 * 256 + (lane() & 3) * 2;
-#pragma unroll
-    for (int n = 0; n < 16; ++n)
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        out[n * 8 + e] = r.low.v[n * 4 + h * 2 + e];
-        out[128 + n * 8 + e] = r.high.v[n * 4 + h * 2 + e];
-      }
-    if (warp() < 4 && (lane() & 3) == 0) {
-      s.tops[entry * 2] = r.top[h];
-      s.tops[entry * 2 + 1] = r.total[h];
     }
   }
 }
 
-/// Block (split, group of heads, piece): two warpgroups, which score all heads
-/// each, and sum half of the latent columns each, so that they need nothing of
-/// one another. Copies are three steps ahead.
+/// Query heads of this warp; zeros behind the last head.
+DEVICE void loadQueries(const bf16 *q, int first, int heads, Queries &to) {
+#pragma unroll
+  for (int k = 0; k < width / 16; ++k)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      int head = first + lane() / 4 + (i & 1) * 8;
+      int column = k * 16 + (i >> 1) * 8 + (lane() & 3) * 2;
+      to[k][i] =
+          head < heads
+              ? *reinterpret_cast<const uint32_t *>(q + head * width + column)
+              : 0;
+    }
+}
+
+/// Block (split, group of heads, piece): 8 warps. For scores a warp takes 16
+/// heads and 16 keys, for sums all heads and 64 latent columns. Copies are two
+/// steps ahead.
 DEVICE void run(const SplitArgs &s) {
   extern SHARED char shared[];
+  SHARED static float tops[4][groupHeads], totals[4][groupHeads];
   const AttentionArgs &a = s.a;
   PieceArgs p = a.pieces[blockZ()];
   if (p.count != 1)
     return;
-  // Whole steps for each split, as even as they go.
-  int64_t all = (p.past + keys) / keys;
-  int64_t first = all * blockX() / s.splits;
-  int count = static_cast<int>(all * (blockX() + 1) / s.splits - first);
+  // Whole pages for each split, as even as they go.
+  int64_t pages = (p.past + tileKeys) / tileKeys;
+  int64_t first = pages * blockX() / s.splits;
+  int64_t last = pages * (blockX() + 1) / s.splits;
   int64_t partial = int64_t(blockZ()) * s.splits + blockX();
   int firstHead = blockY() * s.groupHeads;
-  int own = least(s.groupHeads, a.heads - firstHead);
-  if (count == 0) {
-    float *tops = s.tops + (partial * a.heads + firstHead) * 2;
-    if (thread() < own) {
-      tops[thread() * 2] = -__builtin_inff();
-      tops[thread() * 2 + 1] = 0;
+  int heads = least(s.groupHeads, a.heads - firstHead);
+  float *topsOut = s.tops + (partial * a.heads + firstHead) * 2;
+  if (first == last) {
+    if (thread() < heads) {
+      topsOut[thread() * 2] = -__builtin_inff();
+      topsOut[thread() * 2 + 1] = 0;
     }
     return;
   }
-  uint32_t query = (sharedAddress(shared) + 1023) & ~1023u;
-  uint32_t tiles = query + queryBytes;
-  auto place = [&](int step) {
-    return tiles + static_cast<uint32_t>(step % steps) * stepBytes;
+  uint32_t weights = sharedAddress(shared), keys = weights + weightBytes;
+  const bf16 *q = static_cast<const bf16 *>(s.query) +
+                  (int64_t(blockZ()) * a.heads + firstHead) * width;
+  auto place = [&](int64_t page) {
+    return keys + static_cast<uint32_t>((page - first) % stages) * keyBytes;
   };
-  auto copy = [&](int step) {
-    if (step < count) {
-      int64_t token = (first + step) * keys;
-      const bf16 *from = latentRow<const bf16>(
-          const_cast<void *>(a.pages), a.table, a.pageTokens, a.pagesPerSlot,
-          p.slot, token, width);
-      copyStep(place(step), from,
-               static_cast<int>(least(int64_t(keys), p.past + 1 - token)));
+  auto copy = [&](int64_t page) {
+    if (page < last) {
+      int64_t index = a.table[p.slot * a.pagesPerSlot + page];
+      int64_t rows = least(int64_t(tileKeys), p.past + 1 - page * tileKeys);
+      copyPage(place(page),
+               static_cast<const bf16 *>(a.pages) + index * tileKeys * width,
+               static_cast<int>(rows));
     }
     commitCopies();
   };
-  copyQueries(query,
-              static_cast<const bf16 *>(s.query) +
-                  (int64_t(blockZ()) * a.heads + firstHead) * width,
-              own);
-  for (int step = 0; step < steps - 1; ++step)
-    copy(step);
-  Running r;
+  copy(first);
+  copy(first + 1);
+  int m = warp() & 1, n = warp() >> 1, row = lane() / 4;
+  Queries queries;
+  loadQueries(q, m * 16, heads, queries);
+  uint32_t keyAt = static_cast<uint32_t>(
+      (n * 16 + (lane() & 7) + (lane() >> 4) * 8) * rowPitch +
+      (lane() >> 3 & 1) * 16);
+  uint32_t weightAt =
+      weights +
+      static_cast<uint32_t>((lane() & 15) * weightPitch + (lane() >> 4) * 16);
+  uint32_t latentAt = static_cast<uint32_t>((lane() & 15) * rowPitch +
+                                            warp() * 128 + (lane() >> 4) * 16);
+  LatentSums sums = {};
+  // Of heads row, row + 8, row + 16, row + 24, alike in all warps.
+  float top[4], total[4];
 #pragma unroll
-  for (int i = 0; i < 64; ++i)
-    r.low.v[i] = r.high.v[i] = 0;
-#pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    r.top[h] = -__builtin_inff();
-    r.total[h] = 0;
+  for (int i = 0; i < 4; ++i) {
+    top[i] = -__builtin_inff();
+    total[i] = 0;
   }
-  for (int step = 0; step < count; ++step) {
-    waitCopies<steps - 2>();
-    fenceProxy();
+  for (int64_t page = first; page < last; ++page) {
+    uint32_t tile = place(page);
+    waitCopies<1>();
     barrier();
-    // Everyone is done with the step before, whose place this is.
-    copy(step + steps - 1);
-    Scores scores;
-    Weights w;
-    score(query, place(step), scores);
-    awaitScores(scores);
-    int64_t seen = p.past + 1 - (first + step) * keys;
-    weigh(scores, static_cast<int>(least(seen, int64_t(keys))), a.scale, r, w);
-    addLatents(place(step), w, r);
-    await<0>(r.low);
-    await<0>(r.high);
+    // Everyone is done with the page before, whose place this is.
+    copy(page + 2);
+    float score[2][4] = {};
+    scoreKeys(queries, tile + keyAt, score);
+    int64_t seen = p.past + 1 - page * tileKeys; // keys of this page
+    float best[2] = {-__builtin_inff(), -__builtin_inff()};
 #pragma unroll
-    for (int k = 0; k < keys / 16; ++k)
-      hold(w[k]);
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        int key = n * 16 + j * 8 + (lane() & 3) * 2 + (i & 1);
+        score[j][i] = key < seen ? score[j][i] * a.scale : -__builtin_inff();
+        best[i >> 1] = greatest(best[i >> 1], score[j][i]);
+      }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int mask = 1; mask < 4; mask <<= 1)
+        best[h] = greatest(best[h], shuffleXor(best[h], mask));
+      if ((lane() & 3) == 0)
+        tops[n][m * 16 + row + h * 8] = best[h];
+    }
+    barrier();
+    float factor[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      float next = top[i];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        next = greatest(next, tops[j][row + i * 8]);
+      factor[i] = exp2(top[i] - next);
+      top[i] = next;
+    }
+    float sum[2] = {};
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        float reference = m ? top[2 + h] : top[h];
+        float x = exp2(score[j][2 * h] - reference);
+        float y = exp2(score[j][2 * h + 1] - reference);
+        sum[h] += x + y;
+        uint32_t at =
+            static_cast<uint32_t>((m * 16 + row + h * 8) * weightPitch +
+                                  (n * 16 + j * 8 + (lane() & 3) * 2) * 2);
+        *reinterpret_cast<uint32_t *>(shared + at) = pack(x, y);
+      }
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+#pragma unroll
+      for (int mask = 1; mask < 4; mask <<= 1)
+        sum[h] += shuffleXor(sum[h], mask);
+      if ((lane() & 3) == 0)
+        totals[n][m * 16 + row + h * 8] = sum[h];
+    }
+    barrier();
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      total[i] *= factor[i];
+#pragma unroll
+      for (int j = 0; j < 4; ++j)
+        total[i] += totals[j][row + i * 8];
+    }
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+          sums[i][j][e] *= factor[2 * i + (e >> 1)];
+    addLatents(weightAt, tile + latentAt, sums);
   }
+  float *out = s.sums + (partial * a.heads + firstHead) * rank + warp() * 64 +
+               (lane() & 3) * 2;
 #pragma unroll
-  for (int h = 0; h < 2; ++h)
+  for (int i = 0; i < 4; ++i) {
+    int head = row + i * 8;
+    if (head >= heads)
+      continue;
 #pragma unroll
-    for (int m = 1; m < 4; m <<= 1)
-      r.total[h] += shuffleXor(r.total[h], m);
-  storeSums(s, partial, firstHead, own, r);
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        out[head * rank + j * 8 + e] = sums[i >> 1][j][(i & 1) * 2 + e];
+    if (warp() == 0 && (lane() & 3) == 0) {
+      topsOut[head * 2] = top[i];
+      topsOut[head * 2 + 1] = total[i];
+    }
+  }
 }
 
 } // namespace split
@@ -337,18 +323,24 @@ DEVICE void combineSplits(const SplitArgs &s) {
                    (int64_t(head) * (a.nope + a.value) + a.nope) * rank;
   bf16 *out =
       static_cast<bf16 *>(a.out) + p.begin * a.outStride + head * a.value;
-  for (int d = warp(); d < a.value; d += threads() / 32) {
-    float sum = 0;
+  constexpr int each = value / 16; // values of a warp
+  float sum[each] = {};
 #pragma unroll
-    for (int k = lane() * 8; k < rank; k += 256) {
-      Eight<bf16> line = streamEight(up + int64_t(d) * rank + k);
+  for (int n = 0; n < each; ++n)
+#pragma unroll
+    for (int k = 0; k < rank; k += 256) {
+      int column = k + lane() * 8;
+      Eight<bf16> line =
+          streamEight(up + int64_t(warp() * each + n) * rank + column);
 #pragma unroll
       for (int i = 0; i < 8; ++i)
-        sum += line[i] * latent[k + i];
+        sum[n] += line[i] * latent[column + i];
     }
-    sum = warpSum(sum);
+#pragma unroll
+  for (int n = 0; n < each; ++n) {
+    float x = warpSum(sum[n]);
     if (lane() == 0)
-      store(out + d, sum);
+      store(out + warp() * each + n, x);
   }
 }
 

@@ -108,8 +108,15 @@ DEVICE void argmaxRow(const float *x, int width, int *best) {
   SHARED static int indices[32];
   float value = -__builtin_inff();
   int index = 0x7fffffff;
-#pragma unroll 16
-  for (int c = thread(); c < width; c += threads())
+  int fours = width / 4;
+#pragma unroll 8
+  for (int i = thread(); i < fours; i += threads()) {
+    Quad q = *reinterpret_cast<const Quad *>(x + 4 * i);
+#pragma unroll
+    for (int e = 0; e < 4; ++e)
+      takeLarger(value, index, bits(q.w[e]), 4 * i + e);
+  }
+  for (int c = 4 * fours + thread(); c < width; c += threads())
     takeLarger(value, index, x[c], c);
   for (int mask = 16; mask > 0; mask >>= 1)
     takeLarger(value, index, shuffleXor(value, mask), shuffleXor(index, mask));

@@ -121,9 +121,9 @@ bool GpuOps::hasFastAttention() const {
          c.valueDim == 128;
 }
 
-/// Blocks that share a sequence's heads, up to 64 in each (Decode.cuh).
+/// Blocks that share a sequence's heads, up to 32 in each (Decode.cuh).
 static int64_t headGroups(int64_t heads) {
-  constexpr int64_t most = 64;
+  constexpr int64_t most = 32;
   return (heads + most - 1) / most;
 }
 
@@ -135,7 +135,7 @@ int64_t GpuOps::splitsOf(int64_t pieces) const {
 }
 
 void GpuOps::attendSplit(const BatchView &batch, const gpu::AttentionArgs &a) {
-  constexpr int64_t columnsOfBlock = 128, sharedBytes = 222208; // Decode.cuh
+  constexpr int64_t columnsOfBlock = 128, sharedBytes = 228864; // Decode.cuh
   int64_t groups = headGroups(config.heads);
   gpu::SplitArgs s = {a,
                       scratch.query,

@@ -28,6 +28,7 @@ void GpuOps::route(Rows logits, const Vector &bias, const Routing &to) {
 void GpuOps::expertsDirectly(Rows x, const Routing &routing,
                              const MoeWeights &w, bool addsShared, Rows y) {
   constexpr int64_t warps = 8, most = 65535; // of a grid's second dimension
+  constexpr int outWarps = 4;
   const MlpWeights &base = w.experts[0];
   gpu::DirectArgs d = {};
   d.topK = static_cast<int>(routing.topK);
@@ -55,7 +56,7 @@ void GpuOps::expertsDirectly(Rows x, const Routing &routing,
     launch(typed("experts_in_f32", "experts_in_bf16"),
            {{(d.width + warps - 1) / warps, rows * d.chosen, 1}}, d);
     launch(typed("experts_out_f32", "experts_out_bf16"),
-           {{(d.out + warps - 1) / warps, rows, 1}}, d);
+           {{(d.out + outWarps - 1) / outWarps, rows, 1}, outWarps * 32}, d);
   }
 }
 

@@ -223,9 +223,15 @@ void GpuOps::fewRows(const Product *list, int64_t count) {
        "products5_f32", "products6_f32", "products7_f32", "products8_f32"},
       {"products1_bf16", "products2_bf16", "products3_bf16", "products4_bf16",
        "products5_bf16", "products6_bf16", "products7_bf16", "products8_bf16"}};
-  gpu::ProductList call = {};
+  constexpr int64_t usualColumns = 2304, fewBlocks = 576; // Products.cuh
+  constexpr int longWarps = 4;
   int64_t rows = list[0].x.rows, blocks = 0;
-  int64_t outputsOfBlock = gpu::productWarps * (rows == 1 ? 1 : 2);
+  bool isLong = limits.type == Element::BF16 && rows == 1 && count == 1 &&
+                list[0].w->in > usualColumns &&
+                list[0].w->out <= fewBlocks * longWarps;
+  int warps = isLong ? longWarps : gpu::productWarps;
+  int64_t outputsOfBlock = warps * (rows == 1 ? 1 : 2);
+  gpu::ProductList call = {};
   for (int64_t i = 0; i < count; ++i) {
     const Product &p = list[i];
     call.item[call.count++] = {p.w->data,
@@ -239,7 +245,9 @@ void GpuOps::fewRows(const Product *list, int64_t count) {
                                static_cast<int>(blocks)};
     blocks += (p.w->out + outputsOfBlock - 1) / outputsOfBlock;
   }
-  launch(names[limits.type == Element::BF16][rows - 1], {{blocks, 1, 1}}, call);
+  const char *name = names[limits.type == Element::BF16][rows - 1];
+  launch(isLong ? "products_long_bf16" : name, {{blocks, 1, 1}, warps * 32},
+         call);
 }
 
 void GpuOps::gemm(const gpu::GemmArgs &args, bool isGated) {

@@ -11,10 +11,17 @@ namespace kdac::model::gpu {
 
 constexpr int maxExperts = 1024, maxChosen = 32;
 
-/// The largest of the warp's values and its index.
-DEVICE void warpLargest(float &value, int &index) {
-  for (int mask = 16; mask > 0; mask >>= 1)
-    takeLarger(value, index, shuffleXor(value, mask), shuffleXor(index, mask));
+/// Integers in the order of the floats.
+DEVICE uint32_t ordered(float x) {
+  auto b = __builtin_bit_cast(uint32_t, x);
+  return b >> 31 ? ~b : b | 0x80000000u;
+}
+/// Of the largest of the warp's values the smallest index.
+DEVICE int warpLargest(float value, int index) {
+  uint32_t own = ordered(value);
+  uint32_t top = __nvvm_redux_sync_umax(own, 0xffffffffu);
+  uint32_t at = own == top ? static_cast<uint32_t>(index) : 0xffffffffu;
+  return static_cast<int>(__nvvm_redux_sync_umin(at, 0xffffffffu));
 }
 
 /// Experts outside of the best groups cannot be chosen; a group counts as the
@@ -93,10 +100,10 @@ template <int Each> DEVICE void route(const RouteArgs &a) {
       }
     }
     int own = index;
-    warpLargest(value, index);
+    index = warpLargest(value, index);
     if (own == index)
       taken |= 1u << (index / 32);
-    found = __nvvm_shfl_sync_idx_f32(0xffffffffu, found, index % 32, 31);
+    found = shuffleFrom(found, index % 32);
     sum += found;
     if (j == lane()) {
       weight = found;
@@ -135,58 +142,59 @@ template <typename T> DEVICE void expertsIn(const DirectArgs &d) {
           activated(d.activation, sum[0][0], sum[1][0]));
 }
 
-/// y = Σ_j weight_j down_j h_j: a warp takes an output of a row. Routing is
-/// older than the kernel before this one, so that the first weights are read
-/// while that still makes h.
+/// y = Σ_j weight_j down_j h_j: a warp takes an output of a row, several
+/// experts at a time. Routing is older than the kernel before this one, so that
+/// the first weights are read while that still makes h.
 template <typename T> DEVICE void expertsOut(const DirectArgs &d) {
+  constexpr int step = 32 * 8, ahead = 4; // a usual row
+  constexpr int together = sizeof(T) == 4 ? 1 : 3;
   int row = blockY(), o = blockX() * (threads() / 32) + warp();
   if (o >= d.out)
     return;
-  auto line = [&](int j) {
-    bool isShared = j >= d.topK;
-    int64_t expert = isShared ? 0 : d.expert[row * d.topK + j];
-    return static_cast<const T *>(isShared ? d.sharedDown : d.down) +
-           (expert * d.out + o) * d.width;
-  };
-  auto weight = [&](int j) {
-    return j < d.topK ? d.weight[row * d.topK + j] : 1.0f;
-  };
+  // Lane j has what is known of the row's j-th expert; up to 33 of them.
+  int mine = lane() < d.topK ? d.expert[row * d.topK + lane()] : 0;
+  float heavy = lane() < d.topK ? d.weight[row * d.topK + lane()] : 0.0f;
   const T *hidden =
       static_cast<const T *>(d.hidden) + int64_t(row) * d.chosen * d.width;
   float total = 0;
   bool isFirst = true;
-  for (int j = 0; j < d.chosen; j += 2) {
-    int next = j + 1 < d.chosen ? j + 1 : j;
-    const T *w0 = line(j), *w1 = line(next);
-    const T *h0 = hidden + int64_t(j) * d.width;
-    const T *h1 = hidden + int64_t(next) * d.width;
-    float a = 0, b = 0;
-    constexpr int step = 32 * 8, ahead = 4;
-    for (int base = lane() * 8; base < d.width; base += step * ahead) {
-      Eight<T> p[ahead], q[ahead];
+  for (int first = 0; first < d.chosen; first += together) {
+    const T *line[together];
+    float weight[together];
 #pragma unroll
-      for (int i = 0; i < ahead; ++i)
-        if (int k = base + i * step; k < d.width) {
-          p[i] = streamEight(w0 + k);
-          q[i] = streamEight(w1 + k);
-        }
+    for (int n = 0; n < together; ++n) {
+      int j = least(first + n, d.chosen - 1);
+      bool isShared = j >= d.topK;
+      int64_t expert = isShared ? 0 : shuffleFrom(mine, j & 31);
+      float of = shuffleFrom(heavy, j & 31);
+      weight[n] = first + n >= d.chosen ? 0.0f : isShared ? 1.0f : of;
+      line[n] = static_cast<const T *>(isShared ? d.sharedDown : d.down) +
+                (expert * d.out + o) * d.width;
+    }
+    for (int base = lane() * 8; base < d.width; base += step * ahead) {
+      Eight<T> w[together][ahead];
+#pragma unroll
+      for (int n = 0; n < together; ++n)
+#pragma unroll
+        for (int i = 0; i < ahead; ++i)
+          if (int k = base + i * step; k < d.width && first + n < d.chosen)
+            w[n][i] = streamEight(line[n] + k);
       if (isFirst)
         beginKernel();
       isFirst = false;
 #pragma unroll
-      for (int i = 0; i < ahead; ++i)
-        if (int k = base + i * step; k < d.width) {
-          Eight<T> u = loadEight(h0 + k), v = loadEight(h1 + k);
+      for (int n = 0; n < together; ++n)
 #pragma unroll
-          for (int e = 0; e < 8; ++e) {
-            a += p[i][e] * u[e];
-            b += q[i][e] * v[e];
+        for (int i = 0; i < ahead; ++i)
+          if (int k = base + i * step; k < d.width && first + n < d.chosen) {
+            Eight<T> h = loadEight(hidden + int64_t(first + n) * d.width + k);
+            float sum = 0;
+#pragma unroll
+            for (int e = 0; e < 8; ++e)
+              sum += w[n][i][e] * h[e];
+            total += weight[n] * sum;
           }
-        }
     }
-    total += weight(j) * a;
-    if (next > j)
-      total += weight(next) * b;
   }
   total = warpSum(total);
   if (lane() == 0)
@@ -321,7 +329,7 @@ KERNEL BOUNDS(256, 1) void list_tiles(const int *starts, int experts,
     beginKernel();                                                             \
     expertsIn<T>(d);                                                           \
   }                                                                            \
-  KERNEL BOUNDS(256, 1) void experts_out_##suffix(DirectArgs d) {              \
+  KERNEL BOUNDS(128, 1) void experts_out_##suffix(DirectArgs d) {              \
     expertsOut<T>(d);                                                          \
   }                                                                            \
   KERNEL void combine_##suffix(const float *weight, const int *place,          \

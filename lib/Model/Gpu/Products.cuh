@@ -51,15 +51,19 @@ DEVICE void dots(const T *const (&w)[Outputs], const T *x, int64_t xStride,
 
 /// A warp takes one output of one row, with everything of a usual row under way
 /// at once, or two outputs of several rows.
-template <typename T, int Rows> DEVICE void products(const ProductList &list) {
+template <typename T, int Rows>
+constexpr int stepsAhead = sizeof(T) == 4 ? 2
+                           : Rows == 1    ? 9 // 2304 columns
+                           : Rows > 4     ? 2
+                                          : 4;
+template <typename T, int Rows, int Ahead, int Warps = productWarps>
+DEVICE void products(const ProductList &list) {
   constexpr int outputs = Rows == 1 ? 1 : 2;
-  constexpr int ahead = sizeof(T) == 4 ? 2 : Rows == 1 ? 9 : Rows > 4 ? 2 : 4;
   int i = 0;
   while (i + 1 < list.count && blockX() >= list.item[i + 1].firstBlock)
     ++i;
   const ProductArgs &p = list.item[i];
-  int first =
-      (blockX() - p.firstBlock) * outputs * productWarps + warp() * outputs;
+  int first = (blockX() - p.firstBlock) * outputs * Warps + warp() * outputs;
   if (first >= p.out)
     return;
   bool hasSecond = outputs == 2 && first + 1 < p.out;
@@ -69,7 +73,7 @@ template <typename T, int Rows> DEVICE void products(const ProductList &list) {
     w[o] =
         static_cast<const T *>(p.w) + int64_t(first + (o && hasSecond)) * p.in;
   float sum[outputs][Rows];
-  dots<T, outputs, Rows, ahead, true>(w, static_cast<const T *>(p.x), p.xStride,
+  dots<T, outputs, Rows, Ahead, true>(w, static_cast<const T *>(p.x), p.xStride,
                                       p.in, sum);
   if (lane() >= 2 || (lane() == 1 && !hasSecond))
     return;
@@ -86,7 +90,7 @@ template <typename T, int Rows> DEVICE void products(const ProductList &list) {
 
 #define KDAC_PRODUCTS(T, suffix, rows)                                         \
   KERNEL BOUNDS(256, 1) void products##rows##_##suffix(ProductList list) {     \
-    products<T, rows>(list);                                                   \
+    products<T, rows, stepsAhead<T, rows>>(list);                              \
   }
 #define KDAC_PRODUCTS_ALL(T, suffix)                                           \
   KDAC_PRODUCTS(T, suffix, 1)                                                  \
@@ -99,6 +103,11 @@ template <typename T, int Rows> DEVICE void products(const ProductList &list) {
   KDAC_PRODUCTS(T, suffix, 8)
 KDAC_PRODUCTS_ALL(float, f32)
 KDAC_PRODUCTS_ALL(bf16, bf16)
+/// Of one row of up to 4096 columns, for matrices so small that all blocks run
+/// at once: all that a warp reads is under way at once.
+KERNEL BOUNDS(128, 1) void products_long_bf16(ProductList list) {
+  products<bf16, 1, 16, 4>(list);
+}
 
 } // namespace kdac::model::gpu
 
