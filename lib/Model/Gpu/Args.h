@@ -21,6 +21,7 @@ struct ProductArgs {
   int firstBlock; ///< of those that compute this product
 };
 constexpr int maxProducts = 8;
+constexpr int longOutputs = 4;  ///< of a block, of one long row
 constexpr int productWarps = 8; ///< of a block: outputs of one row, half of the
                                 ///< outputs of several rows
 struct ProductList {
@@ -50,6 +51,8 @@ struct ActivationArgs {
   int isSitu;
   float beta, linear;
 };
+
+constexpr int outsOfBlock = 2; ///< of the kernel behind experts' hidden rows
 
 /// Experts of few rows, straight from the weights.
 struct DirectArgs {

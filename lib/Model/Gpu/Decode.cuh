@@ -111,19 +111,15 @@ DEVICE void addLatents(uint32_t weights, uint32_t latents, LatentSums &sums) {
   }
 }
 
-/// Query heads of this warp; zeros behind the last head.
-DEVICE void loadQueries(const bf16 *q, int first, int heads, Queries &to) {
-#pragma unroll
-  for (int k = 0; k < width / 16; ++k)
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      int head = first + lane() / 4 + (i & 1) * 8;
-      int column = k * 16 + (i >> 1) * 8 + (lane() & 3) * 2;
-      to[k][i] =
-          head < heads
-              ? *reinterpret_cast<const uint32_t *>(q + head * width + column)
-              : 0;
-    }
+/// Query heads, as rows of keys are; zeros behind the last one.
+DEVICE void copyQueries(uint32_t to, const bf16 *q, int heads) {
+  for (int i = thread(); i < groupHeads * (width / 8); i += 256) {
+    int row = i / (width / 8), chunk = i % (width / 8);
+    bool exists = row < heads;
+    copyAsync(to + static_cast<uint32_t>(row * rowPitch + chunk * 16),
+              q + (exists ? row * width : 0) + chunk * 8, exists);
+  }
+  commitCopies();
 }
 
 /// Block (split, group of heads, piece): 8 warps. For scores a warp takes 16
@@ -167,11 +163,21 @@ DEVICE void run(const SplitArgs &s) {
     }
     commitCopies();
   };
+  // The last place is not needed before the first step.
+  uint32_t lastPlace = place(first + stages - 1);
+  copyQueries(lastPlace, q, heads);
   copy(first);
   copy(first + 1);
   int m = warp() & 1, n = warp() >> 1, row = lane() / 4;
+  waitCopies<2>();
+  barrier();
   Queries queries;
-  loadQueries(q, m * 16, heads, queries);
+#pragma unroll
+  for (int k = 0; k < width / 16; ++k)
+    loadMatrices(queries[k],
+                 lastPlace +
+                     static_cast<uint32_t>((m * 16 + (lane() & 15)) * rowPitch +
+                                           k * 32 + (lane() >> 4) * 16));
   uint32_t keyAt = static_cast<uint32_t>(
       (n * 16 + (lane() & 7) + (lane() >> 4) * 8) * rowPitch +
       (lane() >> 3 & 1) * 16);

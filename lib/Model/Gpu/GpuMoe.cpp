@@ -28,7 +28,7 @@ void GpuOps::route(Rows logits, const Vector &bias, const Routing &to) {
 void GpuOps::expertsDirectly(Rows x, const Routing &routing,
                              const MoeWeights &w, bool addsShared, Rows y) {
   constexpr int64_t warps = 8, most = 65535; // of a grid's second dimension
-  constexpr int outWarps = 4;
+  constexpr int mostWarps = 16; // of the second kernel, one for each expert
   const MlpWeights &base = w.experts[0];
   gpu::DirectArgs d = {};
   d.topK = static_cast<int>(routing.topK);
@@ -55,8 +55,9 @@ void GpuOps::expertsDirectly(Rows x, const Routing &routing,
     d.y = y.from(row).data;
     launch(typed("experts_in_f32", "experts_in_bf16"),
            {{(d.width + warps - 1) / warps, rows * d.chosen, 1}}, d);
+    int64_t blocks = (d.out + gpu::outsOfBlock - 1) / gpu::outsOfBlock;
     launch(typed("experts_out_f32", "experts_out_bf16"),
-           {{(d.out + outWarps - 1) / outWarps, rows, 1}, outWarps * 32}, d);
+           {{blocks, rows, 1}, std::min(d.chosen, mostWarps) * 32}, d);
   }
 }
 

@@ -223,14 +223,13 @@ void GpuOps::fewRows(const Product *list, int64_t count) {
        "products5_f32", "products6_f32", "products7_f32", "products8_f32"},
       {"products1_bf16", "products2_bf16", "products3_bf16", "products4_bf16",
        "products5_bf16", "products6_bf16", "products7_bf16", "products8_bf16"}};
-  constexpr int64_t usualColumns = 2304, fewBlocks = 576; // Products.cuh
-  constexpr int longWarps = 4;
+  constexpr int64_t usualColumns = 2304; // Products.cuh
   int64_t rows = list[0].x.rows, blocks = 0;
   bool isLong = limits.type == Element::BF16 && rows == 1 && count == 1 &&
-                list[0].w->in > usualColumns &&
-                list[0].w->out <= fewBlocks * longWarps;
-  int warps = isLong ? longWarps : gpu::productWarps;
-  int64_t outputsOfBlock = warps * (rows == 1 ? 1 : 2);
+                list[0].w->in > usualColumns;
+  int64_t outputsOfBlock = isLong      ? gpu::longOutputs
+                           : rows == 1 ? gpu::productWarps
+                                       : 2 * gpu::productWarps;
   gpu::ProductList call = {};
   for (int64_t i = 0; i < count; ++i) {
     const Product &p = list[i];
@@ -246,8 +245,7 @@ void GpuOps::fewRows(const Product *list, int64_t count) {
     blocks += (p.w->out + outputsOfBlock - 1) / outputsOfBlock;
   }
   const char *name = names[limits.type == Element::BF16][rows - 1];
-  launch(isLong ? "products_long_bf16" : name, {{blocks, 1, 1}, warps * 32},
-         call);
+  launch(isLong ? "products_long_bf16" : name, {{blocks, 1, 1}}, call);
 }
 
 void GpuOps::gemm(const gpu::GemmArgs &args, bool isGated) {

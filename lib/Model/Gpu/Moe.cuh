@@ -142,63 +142,66 @@ template <typename T> DEVICE void expertsIn(const DirectArgs &d) {
           activated(d.activation, sum[0][0], sum[1][0]));
 }
 
-/// y = Σ_j weight_j down_j h_j: a warp takes an output of a row, several
-/// experts at a time. Routing is older than the kernel before this one, so that
-/// the first weights are read while that still makes h.
+/// y = Σ_j weight_j down_j h_j: a block takes a few outputs of a row, a warp
+/// the experts j, j + warps and so on of them; many warps with few loads each
+/// are faster than the other way round. Routing is older than the kernel before
+/// this one, so that the first weights are read while that still makes h.
 template <typename T> DEVICE void expertsOut(const DirectArgs &d) {
-  constexpr int step = 32 * 8, ahead = 4; // a usual row
-  constexpr int together = sizeof(T) == 4 ? 1 : 3;
-  int row = blockY(), o = blockX() * (threads() / 32) + warp();
-  if (o >= d.out)
-    return;
-  // Lane j has what is known of the row's j-th expert; up to 33 of them.
-  int mine = lane() < d.topK ? d.expert[row * d.topK + lane()] : 0;
-  float heavy = lane() < d.topK ? d.weight[row * d.topK + lane()] : 0.0f;
+  constexpr int outputs = outsOfBlock;
+  constexpr int step = 32 * 8, ahead = sizeof(T) == 4 ? 2 : 4;
+  SHARED static float parts[32][outputs];
+  int row = blockY(), o = blockX() * outputs, warps = threads() / 32;
   const T *hidden =
       static_cast<const T *>(d.hidden) + int64_t(row) * d.chosen * d.width;
-  float total = 0;
+  float sum[outputs] = {};
   bool isFirst = true;
-  for (int first = 0; first < d.chosen; first += together) {
-    const T *line[together];
-    float weight[together];
-#pragma unroll
-    for (int n = 0; n < together; ++n) {
-      int j = least(first + n, d.chosen - 1);
-      bool isShared = j >= d.topK;
-      int64_t expert = isShared ? 0 : shuffleFrom(mine, j & 31);
-      float of = shuffleFrom(heavy, j & 31);
-      weight[n] = first + n >= d.chosen ? 0.0f : isShared ? 1.0f : of;
-      line[n] = static_cast<const T *>(isShared ? d.sharedDown : d.down) +
-                (expert * d.out + o) * d.width;
-    }
+  for (int j = warp(); j < d.chosen; j += warps) {
+    bool isShared = j >= d.topK;
+    int64_t expert = isShared ? 0 : d.expert[row * d.topK + j];
+    float weight = isShared ? 1.0f : d.weight[row * d.topK + j];
+    const T *line = static_cast<const T *>(isShared ? d.sharedDown : d.down) +
+                    (expert * d.out + o) * d.width;
     for (int base = lane() * 8; base < d.width; base += step * ahead) {
-      Eight<T> w[together][ahead];
+      Eight<T> w[outputs][ahead];
 #pragma unroll
-      for (int n = 0; n < together; ++n)
+      for (int n = 0; n < outputs; ++n)
 #pragma unroll
         for (int i = 0; i < ahead; ++i)
-          if (int k = base + i * step; k < d.width && first + n < d.chosen)
-            w[n][i] = streamEight(line[n] + k);
+          if (int k = base + i * step; k < d.width && o + n < d.out)
+            w[n][i] = streamEight(line + n * d.width + k);
       if (isFirst)
         beginKernel();
       isFirst = false;
 #pragma unroll
-      for (int n = 0; n < together; ++n)
+      for (int i = 0; i < ahead; ++i)
+        if (int k = base + i * step; k < d.width) {
+          Eight<T> h = loadEight(hidden + int64_t(j) * d.width + k);
 #pragma unroll
-        for (int i = 0; i < ahead; ++i)
-          if (int k = base + i * step; k < d.width && first + n < d.chosen) {
-            Eight<T> h = loadEight(hidden + int64_t(first + n) * d.width + k);
-            float sum = 0;
+          for (int n = 0; n < outputs; ++n)
+            if (o + n < d.out) {
+              float x = 0;
 #pragma unroll
-            for (int e = 0; e < 8; ++e)
-              sum += w[n][i][e] * h[e];
-            total += weight[n] * sum;
-          }
+              for (int e = 0; e < 8; ++e)
+                x += w[n][i][e] * h[e];
+              sum[n] += weight * x;
+            }
+        }
     }
   }
-  total = warpSum(total);
-  if (lane() == 0)
-    store(static_cast<T *>(d.y) + int64_t(row) * d.yStride + o, total);
+#pragma unroll
+  for (int n = 0; n < outputs; ++n) {
+    float x = warpSum(sum[n]);
+    if (lane() == 0)
+      parts[warp()][n] = x;
+  }
+  barrier();
+  if (thread() < outputs && o + thread() < d.out) {
+    float total = 0;
+    for (int w = 0; w < warps; ++w)
+      total += parts[w][thread()];
+    store(static_cast<T *>(d.y) + int64_t(row) * d.yStride + o + thread(),
+          total);
+  }
 }
 
 /// Block e of as many as experts: where expert e's entries begin, and which
@@ -329,7 +332,7 @@ KERNEL BOUNDS(256, 1) void list_tiles(const int *starts, int experts,
     beginKernel();                                                             \
     expertsIn<T>(d);                                                           \
   }                                                                            \
-  KERNEL BOUNDS(128, 1) void experts_out_##suffix(DirectArgs d) {              \
+  KERNEL BOUNDS(512, 2) void experts_out_##suffix(DirectArgs d) {              \
     expertsOut<T>(d);                                                          \
   }                                                                            \
   KERNEL void combine_##suffix(const float *weight, const int *place,          \

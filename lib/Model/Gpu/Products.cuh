@@ -56,14 +56,15 @@ constexpr int stepsAhead = sizeof(T) == 4 ? 2
                            : Rows == 1    ? 9 // 2304 columns
                            : Rows > 4     ? 2
                                           : 4;
-template <typename T, int Rows, int Ahead, int Warps = productWarps>
+template <typename T, int Rows, int Ahead>
 DEVICE void products(const ProductList &list) {
   constexpr int outputs = Rows == 1 ? 1 : 2;
   int i = 0;
   while (i + 1 < list.count && blockX() >= list.item[i + 1].firstBlock)
     ++i;
   const ProductArgs &p = list.item[i];
-  int first = (blockX() - p.firstBlock) * outputs * Warps + warp() * outputs;
+  int first =
+      (blockX() - p.firstBlock) * outputs * productWarps + warp() * outputs;
   if (first >= p.out)
     return;
   bool hasSecond = outputs == 2 && first + 1 < p.out;
@@ -88,6 +89,40 @@ DEVICE void products(const ProductList &list) {
   }
 }
 
+/// One product of one long row: a block takes four outputs, a warp a quarter of
+/// the columns of two of them, so that a matrix of few outputs gets as many
+/// warps as one of many.
+DEVICE void longProducts(const ProductArgs &p) {
+  SHARED static float parts[productWarps][2];
+  constexpr int slices = productWarps * 2 / longOutputs;
+  int slice = warp() % slices;
+  int first = blockX() * longOutputs + warp() / slices * 2;
+  int each = (p.in / 8 + slices - 1) / slices * 8;
+  int begin = least(slice * each, p.in), count = least(each, p.in - begin);
+  const bf16 *w[2];
+#pragma unroll
+  for (int o = 0; o < 2; ++o)
+    w[o] = static_cast<const bf16 *>(p.w) +
+           int64_t(least(first + o, p.out - 1)) * p.in + begin;
+  float sum[2][1];
+  dots<bf16, 2, 1, 4, true>(w, static_cast<const bf16 *>(p.x) + begin, 0, count,
+                            sum);
+  if (lane() < 2)
+    parts[warp()][lane()] = lane() ? sum[1][0] : sum[0][0];
+  barrier();
+  int own = thread() / 2, output = blockX() * longOutputs + thread();
+  if (thread() >= longOutputs || output >= p.out)
+    return;
+  float total = 0;
+#pragma unroll
+  for (int i = 0; i < slices; ++i)
+    total += parts[own * slices + i][thread() & 1];
+  if (p.isF32)
+    static_cast<float *>(p.y)[output] = total;
+  else
+    store(static_cast<bf16 *>(p.y) + output, total);
+}
+
 #define KDAC_PRODUCTS(T, suffix, rows)                                         \
   KERNEL BOUNDS(256, 1) void products##rows##_##suffix(ProductList list) {     \
     products<T, rows, stepsAhead<T, rows>>(list);                              \
@@ -103,10 +138,8 @@ DEVICE void products(const ProductList &list) {
   KDAC_PRODUCTS(T, suffix, 8)
 KDAC_PRODUCTS_ALL(float, f32)
 KDAC_PRODUCTS_ALL(bf16, bf16)
-/// Of one row of up to 4096 columns, for matrices so small that all blocks run
-/// at once: all that a warp reads is under way at once.
-KERNEL BOUNDS(128, 1) void products_long_bf16(ProductList list) {
-  products<bf16, 1, 16, 4>(list);
+KERNEL BOUNDS(256, 1) void products_long_bf16(ProductList list) {
+  longProducts(list.item[0]);
 }
 
 } // namespace kdac::model::gpu
