@@ -22,6 +22,11 @@ config.substitutions.append(("%ptxas", config.ptxas))
 # The tiny checkpoints of cmake/KdacTinyModels.cmake: %tiny_models/48b, .../k3.
 config.substitutions.append(
     ("%tiny_models", os.path.join(config.kdac_binary_dir, "tiny-models")))
+# A folder with a libcuda.so.1 that runs PTX on this processor.
+emulator = os.path.join(config.kdac_binary_dir, "lib", "ptx-emulator")
+config.substitutions.append(("%emulator", emulator))
+if os.path.exists(os.path.join(emulator, "libcuda.so.1")):
+    config.available_features.add("emulator")
 
 # `REQUIRES: ptxas` marks tests that assemble.
 if config.ptxas:

@@ -267,11 +267,9 @@ const std::vector<Opcode> &controlOpcodes() {
       {"membar", decodeMembar},
       {"prefetch", ignore},
       {"prefetchu", ignore},
-      {"griddepcontrol", ignore},
       {"createpolicy", ignore},
       {"applypriority", ignore},
       {"discard", ignore},
-      {"griddepcontrol", ignore}, // launches never overlap here
       {"nanosleep", decodeSleep},
       {"griddepcontrol", ignore}, // launches do not overlap
       {"setmaxnreg", decodeSetmaxnreg},
