@@ -162,6 +162,8 @@ Value GpuLowering::validity(Value ref, ValueRange valid,
 
 Value GpuLowering::validityOf(Value ref, ValueRange valid,
                               ArrayRef<int64_t> shape, const Group &group) {
+  if (knownWhole)
+    return {};
   return inside(presence(ref), valid, shape, group);
 }
 
