@@ -83,7 +83,7 @@ const std::vector<KeptRow> &keptTable() {
     {conv, D::Correlated, any, 2.5, 2.5, "host 1.3 and 1.5, times 1.7: keys still alike after their taps"},
     {conv, any, any, 2.0, 1.75,
      "q, v, and k in the write and in the erase: sqrt(4); without q sqrt(3). Host 1.5 and 1.55"},
-    {KeptRow::Norm, any, any, 1.0, 0.0, "the output before its norm; a norm passes relative errors on"},
+    {KeptRow::Norm, any, any, 1.0, 0.0, "the output before its norm, whose relative errors a norm passes on"},
   };
   // clang-format on
   return table;
@@ -142,10 +142,12 @@ Tolerance toleranceOf(const Variant &variant, Difficulty difficulty) {
   double once = roundingOf(variant.dtype);
   for (const ArithmeticRow &row : arithmeticTable())
     if (matches(row, variant, difficulty))
-      return {std::hypot(row.out, once * std::hypot(conv.out, norm.out), once),
-              std::hypot(row.state, once * conv.state,
-                         roundingOf(variant.stateDtype)),
-              norm.out > 0.0 ? normedRowFactor : worstRowFactor};
+      return {
+          std::hypot(row.out * (norm.out > 0.0 ? normedArithmeticFactor : 1.0),
+                     once * std::hypot(conv.out, norm.out), once),
+          std::hypot(row.state, once * conv.state,
+                     roundingOf(variant.stateDtype)),
+          norm.out > 0.0 ? normedRowFactor : worstRowFactor};
   return {};
 }
 
