@@ -55,10 +55,11 @@ def floor_line(entries):
 
 
 def prefill_table(entries):
-    rows = ["| prompt | time | TFLOP/s |", "|---|---|---|"]
+    rows = ["| prompt | dense products | time | TFLOP/s |", "|---|---|---|---|"]
     for e in entries:
         if "prefill_ms" in e:
-            rows.append(f"| {size(e['prompt'])} | {e['prefill_ms']:.0f} ms | "
+            rows.append(f"| {size(e['prompt'])} | {e['products']} | "
+                        f"{e['prefill_ms']:.0f} ms | "
                         f"{e['tflops']:.0f} |")
     return rows
 

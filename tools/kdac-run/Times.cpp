@@ -137,6 +137,14 @@ Status makeEngine(const Options &options, bool isAllMla, Engine &engine) {
   return engine.session->fillWithNoise();
 }
 
+/// Who makes the dense products of many rows.
+const char *productsOf(const Options &options, const Engine &engine) {
+  if (!engine.gpu)
+    return "OpenBLAS";
+  bool hasBlas = !options.isWithoutBlas && findBlas(*engine.gpu).ok();
+  return hasBlas ? "cuBLASLt" : "kdac";
+}
+
 Status timeModel(const Options &options, bool isAllMla, json &out) {
   Engine engine;
   if (Status s = makeEngine(options, isAllMla, engine); !s.ok())
@@ -167,6 +175,7 @@ Status timeModel(const Options &options, bool isAllMla, json &out) {
     out.push_back({{"model", name},
                    {"prompt", tokens},
                    {"chunk", options.chunk},
+                   {"products", productsOf(options, engine)},
                    {"prefill_ms", *seconds * 1e3},
                    {"tflops", flops / *seconds / 1e12}});
     std::printf("%s, a prompt of %lld tokens: %.1f ms, %.0f TFLOP/s\n", name,

@@ -122,171 +122,243 @@ DEVICE void copyQueries(uint32_t to, const bf16 *q, int heads) {
   commitCopies();
 }
 
+/// What a block computes: pages [first, last) of a piece for a group of heads.
+struct Share {
+  PieceArgs piece;
+  int64_t first, last;
+  int64_t partial; ///< of SplitArgs::sums and tops
+  int firstHead, heads;
+};
+
+/// Whole pages for each split, as even as they go.
+DEVICE Share shareOf(const SplitArgs &s) {
+  Share own;
+  own.piece = s.a.pieces[blockZ()];
+  int64_t pages = (own.piece.past + tileKeys) / tileKeys;
+  own.first = pages * blockX() / s.splits;
+  own.last = pages * (blockX() + 1) / s.splits;
+  own.partial = int64_t(blockZ()) * s.splits + blockX();
+  own.firstHead = blockY() * s.groupHeads;
+  own.heads = least(s.groupHeads, s.a.heads - own.firstHead);
+  return own;
+}
+
+/// Largest scores and totals of 16 keys each, by the warps that have them.
+struct Exchange {
+  float tops[4][groupHeads], totals[4][groupHeads];
+};
+
+/// What a thread knows of heads row, row + 8, row + 16 and row + 24, row being
+/// lane / 4, alike in all warps; and 64 latent columns' sums of its warp.
+struct Running {
+  LatentSums sums;
+  float top[4], total[4];
+};
+
+/// The warp's 16 heads (m) and 16 keys (n) of a step.
+struct Place {
+  int m, n, row;
+};
+
+/// Scales the scores of the step's first `seen` keys and tells the other warps
+/// the largest.
+DEVICE void scaleScores(float (&score)[2][4], int64_t seen, float scale,
+                        const Place &at, Exchange &x) {
+  float best[2] = {-__builtin_inff(), -__builtin_inff()};
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      int key = at.n * 16 + j * 8 + (lane() & 3) * 2 + (i & 1);
+      score[j][i] = key < seen ? score[j][i] * scale : -__builtin_inff();
+      best[i >> 1] = greatest(best[i >> 1], score[j][i]);
+    }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int mask = 1; mask < 4; mask <<= 1)
+      best[h] = greatest(best[h], shuffleXor(best[h], mask));
+    if ((lane() & 3) == 0)
+      x.tops[at.n][at.m * 16 + at.row + h * 8] = best[h];
+  }
+}
+
+/// The largest score so far of every head; factor[i] rescales what came before.
+DEVICE void raiseTops(const Exchange &x, int row, float (&top)[4],
+                      float (&factor)[4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    float next = top[i];
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      next = greatest(next, x.tops[j][row + i * 8]);
+    factor[i] = exp2(top[i] - next);
+    top[i] = next;
+  }
+}
+
+/// Scores turn into weights [32, 64] in shared memory.
+DEVICE void storeWeights(const float (&score)[2][4], const float (&top)[4],
+                         const Place &at, char *weights, Exchange &x) {
+  float sum[2] = {};
+#pragma unroll
+  for (int j = 0; j < 2; ++j)
+#pragma unroll
+    for (int h = 0; h < 2; ++h) {
+      // Values, not a choice of places: those would keep all in memory.
+      float first = top[h], second = top[2 + h];
+      float reference = at.m ? second : first;
+      float a = exp2(score[j][2 * h] - reference);
+      float b = exp2(score[j][2 * h + 1] - reference);
+      sum[h] += a + b;
+      int row = at.m * 16 + at.row + h * 8;
+      int column = at.n * 16 + j * 8 + (lane() & 3) * 2;
+      *reinterpret_cast<uint32_t *>(weights + row * weightPitch + column * 2) =
+          pack(a, b);
+    }
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+#pragma unroll
+    for (int mask = 1; mask < 4; mask <<= 1)
+      sum[h] += shuffleXor(sum[h], mask);
+    if ((lane() & 3) == 0)
+      x.totals[at.n][at.m * 16 + at.row + h * 8] = sum[h];
+  }
+}
+
+DEVICE void begin(Running &r) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    r.top[i] = -__builtin_inff();
+    r.total[i] = 0;
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        r.sums[i][j][e] = 0;
+}
+
+DEVICE void rescale(const Exchange &x, int row, const float (&factor)[4],
+                    Running &r) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    r.total[i] *= factor[i];
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+      r.total[i] += x.totals[j][row + i * 8];
+  }
+#pragma unroll
+  for (int i = 0; i < 2; ++i)
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 4; ++e)
+        r.sums[i][j][e] *= factor[2 * i + (e >> 1)];
+}
+
+DEVICE void storeSums(const SplitArgs &s, const Share &own, const Running &r) {
+  int64_t first = own.partial * s.a.heads + own.firstHead;
+  float *tops = s.tops + first * 2;
+  float *out = s.sums + first * rank + warp() * 64 + (lane() & 3) * 2;
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    int head = lane() / 4 + i * 8;
+    if (head >= own.heads)
+      continue;
+#pragma unroll
+    for (int j = 0; j < 8; ++j)
+#pragma unroll
+      for (int e = 0; e < 2; ++e)
+        out[head * rank + j * 8 + e] = r.sums[i >> 1][j][(i & 1) * 2 + e];
+    if (warp() == 0 && (lane() & 3) == 0) {
+      tops[head * 2] = r.top[i];
+      tops[head * 2 + 1] = r.total[i];
+    }
+  }
+}
+
+/// A split without pages: combineSplits does not look at its sums.
+DEVICE void storeNothing(const SplitArgs &s, const Share &own) {
+  float *tops = s.tops + (own.partial * s.a.heads + own.firstHead) * 2;
+  if (thread() < own.heads) {
+    tops[thread() * 2] = -__builtin_inff();
+    tops[thread() * 2 + 1] = 0;
+  }
+}
+
 /// Block (split, group of heads, piece): 8 warps. For scores a warp takes 16
 /// heads and 16 keys, for sums all heads and 64 latent columns. Copies are two
 /// steps ahead.
 DEVICE void run(const SplitArgs &s) {
   extern SHARED char shared[];
-  SHARED static float tops[4][groupHeads], totals[4][groupHeads];
+  SHARED static Exchange exchange;
   const AttentionArgs &a = s.a;
-  PieceArgs p = a.pieces[blockZ()];
-  if (p.count != 1)
+  Share own = shareOf(s);
+  if (own.piece.count != 1)
     return;
-  // Whole pages for each split, as even as they go.
-  int64_t pages = (p.past + tileKeys) / tileKeys;
-  int64_t first = pages * blockX() / s.splits;
-  int64_t last = pages * (blockX() + 1) / s.splits;
-  int64_t partial = int64_t(blockZ()) * s.splits + blockX();
-  int firstHead = blockY() * s.groupHeads;
-  int heads = least(s.groupHeads, a.heads - firstHead);
-  float *topsOut = s.tops + (partial * a.heads + firstHead) * 2;
-  if (first == last) {
-    if (thread() < heads) {
-      topsOut[thread() * 2] = -__builtin_inff();
-      topsOut[thread() * 2 + 1] = 0;
-    }
-    return;
-  }
+  if (own.first == own.last)
+    return storeNothing(s, own);
   uint32_t weights = sharedAddress(shared), keys = weights + weightBytes;
-  const bf16 *q = static_cast<const bf16 *>(s.query) +
-                  (int64_t(blockZ()) * a.heads + firstHead) * width;
+  int64_t seen = own.piece.past + 1; // keys from the first page on
   auto place = [&](int64_t page) {
-    return keys + static_cast<uint32_t>((page - first) % stages) * keyBytes;
+    return keys + static_cast<uint32_t>((page - own.first) % stages) * keyBytes;
   };
   auto copy = [&](int64_t page) {
-    if (page < last) {
-      int64_t index = a.table[p.slot * a.pagesPerSlot + page];
-      int64_t rows = least(int64_t(tileKeys), p.past + 1 - page * tileKeys);
-      copyPage(place(page),
-               static_cast<const bf16 *>(a.pages) + index * tileKeys * width,
-               static_cast<int>(rows));
+    if (page < own.last) {
+      int64_t index = a.table[own.piece.slot * a.pagesPerSlot + page];
+      copyPage(
+          place(page),
+          static_cast<const bf16 *>(a.pages) + index * tileKeys * width,
+          static_cast<int>(least(int64_t(tileKeys), seen - page * tileKeys)));
     }
     commitCopies();
   };
   // The last place is not needed before the first step.
-  uint32_t lastPlace = place(first + stages - 1);
-  copyQueries(lastPlace, q, heads);
-  copy(first);
-  copy(first + 1);
-  int m = warp() & 1, n = warp() >> 1, row = lane() / 4;
+  uint32_t lastPlace = place(own.first + stages - 1);
+  copyQueries(lastPlace,
+              static_cast<const bf16 *>(s.query) +
+                  (int64_t(blockZ()) * a.heads + own.firstHead) * width,
+              own.heads);
+  copy(own.first);
+  copy(own.first + 1);
+  Place at = {warp() & 1, warp() >> 1, lane() / 4};
   waitCopies<2>();
   barrier();
   Queries queries;
 #pragma unroll
   for (int k = 0; k < width / 16; ++k)
     loadMatrices(queries[k],
-                 lastPlace +
-                     static_cast<uint32_t>((m * 16 + (lane() & 15)) * rowPitch +
-                                           k * 32 + (lane() >> 4) * 16));
-  uint32_t keyAt = static_cast<uint32_t>(
-      (n * 16 + (lane() & 7) + (lane() >> 4) * 8) * rowPitch +
+                 lastPlace + static_cast<uint32_t>(
+                                 (at.m * 16 + (lane() & 15)) * rowPitch +
+                                 k * 32 + (lane() >> 4) * 16));
+  auto keyAt = static_cast<uint32_t>(
+      (at.n * 16 + (lane() & 7) + (lane() >> 4) * 8) * rowPitch +
       (lane() >> 3 & 1) * 16);
-  uint32_t weightAt =
-      weights +
+  auto weightAt =
       static_cast<uint32_t>((lane() & 15) * weightPitch + (lane() >> 4) * 16);
-  uint32_t latentAt = static_cast<uint32_t>((lane() & 15) * rowPitch +
-                                            warp() * 128 + (lane() >> 4) * 16);
-  LatentSums sums = {};
-  // Of heads row, row + 8, row + 16, row + 24, alike in all warps.
-  float top[4], total[4];
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    top[i] = -__builtin_inff();
-    total[i] = 0;
-  }
-  for (int64_t page = first; page < last; ++page) {
-    uint32_t tile = place(page);
+  auto latentAt = static_cast<uint32_t>((lane() & 15) * rowPitch +
+                                        warp() * 128 + (lane() >> 4) * 16);
+  Running r;
+  begin(r);
+  for (int64_t page = own.first; page < own.last; ++page) {
     waitCopies<1>();
     barrier();
     // Everyone is done with the page before, whose place this is.
     copy(page + 2);
-    float score[2][4] = {};
-    scoreKeys(queries, tile + keyAt, score);
-    int64_t seen = p.past + 1 - page * tileKeys; // keys of this page
-    float best[2] = {-__builtin_inff(), -__builtin_inff()};
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        int key = n * 16 + j * 8 + (lane() & 3) * 2 + (i & 1);
-        score[j][i] = key < seen ? score[j][i] * a.scale : -__builtin_inff();
-        best[i >> 1] = greatest(best[i >> 1], score[j][i]);
-      }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int mask = 1; mask < 4; mask <<= 1)
-        best[h] = greatest(best[h], shuffleXor(best[h], mask));
-      if ((lane() & 3) == 0)
-        tops[n][m * 16 + row + h * 8] = best[h];
-    }
+    float score[2][4] = {}, factor[4];
+    scoreKeys(queries, place(page) + keyAt, score);
+    scaleScores(score, seen - page * tileKeys, a.scale, at, exchange);
     barrier();
-    float factor[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      float next = top[i];
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        next = greatest(next, tops[j][row + i * 8]);
-      factor[i] = exp2(top[i] - next);
-      top[i] = next;
-    }
-    float sum[2] = {};
-#pragma unroll
-    for (int j = 0; j < 2; ++j)
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float reference = m ? top[2 + h] : top[h];
-        float x = exp2(score[j][2 * h] - reference);
-        float y = exp2(score[j][2 * h + 1] - reference);
-        sum[h] += x + y;
-        uint32_t at =
-            static_cast<uint32_t>((m * 16 + row + h * 8) * weightPitch +
-                                  (n * 16 + j * 8 + (lane() & 3) * 2) * 2);
-        *reinterpret_cast<uint32_t *>(shared + at) = pack(x, y);
-      }
-#pragma unroll
-    for (int h = 0; h < 2; ++h) {
-#pragma unroll
-      for (int mask = 1; mask < 4; mask <<= 1)
-        sum[h] += shuffleXor(sum[h], mask);
-      if ((lane() & 3) == 0)
-        totals[n][m * 16 + row + h * 8] = sum[h];
-    }
+    raiseTops(exchange, at.row, r.top, factor);
+    storeWeights(score, r.top, at, shared, exchange);
     barrier();
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      total[i] *= factor[i];
-#pragma unroll
-      for (int j = 0; j < 4; ++j)
-        total[i] += totals[j][row + i * 8];
-    }
-#pragma unroll
-    for (int i = 0; i < 2; ++i)
-#pragma unroll
-      for (int j = 0; j < 8; ++j)
-#pragma unroll
-        for (int e = 0; e < 4; ++e)
-          sums[i][j][e] *= factor[2 * i + (e >> 1)];
-    addLatents(weightAt, tile + latentAt, sums);
+    rescale(exchange, at.row, factor, r);
+    addLatents(weights + weightAt, place(page) + latentAt, r.sums);
   }
-  float *out = s.sums + (partial * a.heads + firstHead) * rank + warp() * 64 +
-               (lane() & 3) * 2;
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    int head = row + i * 8;
-    if (head >= heads)
-      continue;
-#pragma unroll
-    for (int j = 0; j < 8; ++j)
-#pragma unroll
-      for (int e = 0; e < 2; ++e)
-        out[head * rank + j * 8 + e] = sums[i >> 1][j][(i & 1) * 2 + e];
-    if (warp() == 0 && (lane() & 3) == 0) {
-      topsOut[head * 2] = top[i];
-      topsOut[head * 2 + 1] = total[i];
-    }
-  }
+  storeSums(s, own, r);
 }
 
 } // namespace split

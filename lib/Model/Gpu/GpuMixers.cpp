@@ -199,7 +199,8 @@ void GpuOps::attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
 void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
                     const MlaCache &cache, Rows out) {
   gpu::AttentionArgs a = attention(batch, q, kvB, cache, out);
-  if (!hasFastAttention()) {
+  constexpr int64_t pageOfFast = 64; // Decode.cuh: a page is a step
+  if (!hasFastAttention() || cache.pageTokens != pageOfFast) {
     constexpr int64_t keysOfBlock = 128; // Attention.cuh
     int64_t floats = config.cacheDim() + config.latentRank + keysOfBlock;
     return launch(typed("attend_f32", "attend_bf16"),
