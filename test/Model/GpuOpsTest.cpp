@@ -145,18 +145,17 @@ TEST(GpuOps, ProductsOfLongRows) {
   Memory &memory = p.gpu.session->memory();
   std::mt19937 random(8);
   std::normal_distribution<float> normal;
-  for (auto [out, in] : {std::pair<int64_t, int64_t>(100, 4096),
-                         {37, 4104},
-                         {3000, 2312}}) {
+  for (auto [out, in] :
+       {std::pair<int64_t, int64_t>(100, 4096), {37, 4104}, {3000, 2312}}) {
     std::vector<uint16_t> values(static_cast<size_t>(out * in));
     for (uint16_t &x : values)
       x = toBF16(normal(random));
     Matrix host = {values.data(), nullptr, MatrixType::BF16, out, in};
     Matrix gpu = host;
     gpu.data = *memory.allocate(out * in * 2, "a matrix");
-    ASSERT_TRUE(memory.write(const_cast<void *>(gpu.data), values.data(),
-                             out * in * 2)
-                    .ok());
+    ASSERT_TRUE(
+        memory.write(const_cast<void *>(gpu.data), values.data(), out * in * 2)
+            .ok());
     for (int64_t rows : {1, 2}) {
       Both x(p, rows, in, 3), y(p, rows, out);
       p.host.ops->matmul(x.host, host, y.host);

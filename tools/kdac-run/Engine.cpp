@@ -113,8 +113,8 @@ Status prepareGpu(const Options &options, const SessionLimits &limits,
   StatusOr<PackReader> pack = openPack(options, true);
   if (!pack.ok())
     return pack.status();
-  Status blas = options.isWithoutBlas ? Status::success()
-                                      : findBlas(*engine.gpu);
+  Status blas =
+      options.isWithoutBlas ? Status::success() : findBlas(*engine.gpu);
   if (!blas.ok() && limits.element == Element::BF16)
     std::fprintf(stderr,
                  "kdac-run: note: no cuBLASLt, prompts take kdac's own "
