@@ -29,12 +29,11 @@ struct Pass {
 
 Activations cut(Activations a, int64_t tokens) {
   for (Rows *rows :
-       {&a.stream,    &a.normed,   &a.branch, &a.mixed,  &a.q,
-        &a.k,         &a.v,        &a.qConv,  &a.kConv,  &a.vConv,
-        &a.low,       &a.gateLow,  &a.decay,  &a.z,      &a.o,
-        &a.beta,      &a.queryLow, &a.query,  &a.latent, &a.values,
-        &a.valueGate, &a.gate,     &a.up,     &a.router, &a.expertIn,
-        &a.expertOut})
+       {&a.stream, &a.normed,   &a.branch,    &a.mixed,    &a.q,
+        &a.k,      &a.v,        &a.low,       &a.gateLow,  &a.decay,
+        &a.z,      &a.o,        &a.beta,      &a.queryLow, &a.query,
+        &a.latent, &a.values,   &a.valueGate, &a.gate,     &a.up,
+        &a.router, &a.expertIn, &a.expertOut})
     *rows = rows->first(tokens);
   for (Rows &entry : a.bank)
     entry = entry.first(tokens);
@@ -52,16 +51,7 @@ void Pass::kda(const KdaWeights &w, const KdaCache &cache, Rows x, Rows y) {
     ops.products({q, k, v, decayLow, beta, {x, &w.gA, a.gateLow}});
     ops.products({decay, {a.gateLow, &w.gB, a.z}});
   }
-  if (ops.takesSteps(batch)) {
-    ops.kdaStep(batch, w, a.q, a.k, a.v, a.decay, a.beta, a.z, cache, a.o);
-  } else {
-    ops.shortConv(batch, a.q, w.qConv, cache.q, a.qConv);
-    ops.shortConv(batch, a.k, w.kConv, cache.k, a.kConv);
-    ops.shortConv(batch, a.v, w.vConv, cache.v, a.vConv);
-    ops.kdaChunk(batch, w, a.qConv, a.kConv, a.vConv, a.decay, a.beta, cache,
-                 a.o);
-    ops.gatedNorm(a.o, w.oNorm, config.normEps, a.z, a.o);
-  }
+  ops.kdaLayer(batch, w, a.q, a.k, a.v, a.decay, a.beta, a.z, cache, a.o);
   ops.matmul(a.o, w.o, y);
 }
 

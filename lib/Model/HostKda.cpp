@@ -14,8 +14,8 @@ static KdaParameters parametersOf(const KdaWeights &w) {
 }
 
 Status HostOps::loadKernel(const PackReader &pack, bool isStep) {
-  StatusOr<const PackVariant *> variant =
-      selectVariant(pack, Place(), kdaRequest(config, isStep, Element::F32));
+  StatusOr<const PackVariant *> variant = selectVariant(
+      pack, Place(), kdaRequest(config, isStep, isStep, Element::F32));
   if (!variant.ok())
     return variant.status();
   StatusOr<HostKernel> kernel = HostKernel::load(pack, **variant);
@@ -42,26 +42,33 @@ void HostOps::launch(const KdaKernel &kernel) {
     fail(s);
 }
 
-void HostOps::kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
-                       Rows k, Rows v, Rows decay, Rows beta,
+/// Single tokens take the step kernel, which has everything in it; others the
+/// chunk kernel and its neighbours.
+void HostOps::kdaLayer(const BatchView &batch, const KdaWeights &w, Rows q,
+                       Rows k, Rows v, Rows decay, Rows beta, Rows z,
                        const KdaCache &cache, Rows out) {
   if (!fits(batch.tokens, batch.count))
     return;
-  setRecurrence(chunk->call, config, batch, parametersOf(w), {q, k, v}, decay,
-                beta, cache, out, workspace.bytes());
-  launch(*chunk);
-}
-
-void HostOps::kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
-                      Rows k, Rows v, Rows decay, Rows beta, Rows z,
-                      const KdaCache &cache, Rows out) {
-  if (!fits(batch.tokens, batch.count))
-    return;
   KdaParameters parameters = parametersOf(w);
-  setRecurrence(step->call, config, batch, parameters, {q, k, v}, decay, beta,
-                cache, out, workspace.bytes());
-  setNeighbours(step->call, config, parameters, cache, z);
-  launch(*step);
+  if (batch.isDecode) {
+    setRecurrence(step->call, config, batch, parameters, {q, k, v}, decay, beta,
+                  cache, out, workspace.bytes());
+    setNeighbours(step->call, config, parameters, cache, z);
+    return launch(*step);
+  }
+  int64_t stride = paddedWidth(q.width);
+  auto place = [&](int64_t i) {
+    return Rows{convolved.floats() + i * limits.tokens * stride, batch.tokens,
+                q.width, stride, Element::F32};
+  };
+  shortConv(batch, q, w.qConv, cache.q, place(0));
+  shortConv(batch, k, w.kConv, cache.k, place(1));
+  shortConv(batch, v, w.vConv, cache.v, place(2));
+  setRecurrence(chunk->call, config, batch, parameters,
+                {place(0), place(1), place(2)}, decay, beta, cache, out,
+                workspace.bytes());
+  launch(*chunk);
+  gatedNorm(out, w.oNorm, config.normEps, z);
 }
 
 /// One channel of one piece: `window` holds the last W raw inputs.
@@ -96,16 +103,16 @@ void HostOps::shortConv(const BatchView &batch, Rows x, const Vector &w,
   });
 }
 
-void HostOps::gatedNorm(Rows x, const Vector &w, double eps, Rows z, Rows y) {
+void HostOps::gatedNorm(Rows x, const Vector &w, double eps, Rows z) {
   auto dim = static_cast<int64_t>(w.size());
   parallel(x.rows, [&](int64_t i, float *) {
     for (int64_t at = 0; at < x.width; at += dim) {
-      const float *from = x.row(i) + at, *gate = z.row(i) + at;
-      float *to = y.row(i) + at;
-      float mean = squares(from, dim) / static_cast<float>(dim);
+      float *head = x.row(i) + at;
+      const float *gate = z.row(i) + at;
+      float mean = squares(head, dim) / static_cast<float>(dim);
       float factor = 1 / std::sqrt(mean + static_cast<float>(eps));
       for (int64_t c = 0; c < dim; ++c)
-        to[c] = from[c] * factor * w[static_cast<size_t>(c)] * sigmoid(gate[c]);
+        head[c] *= factor * w[static_cast<size_t>(c)] * sigmoid(gate[c]);
     }
   });
 }

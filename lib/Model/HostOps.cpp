@@ -15,23 +15,26 @@ HostOps::HostOps(const ModelConfig &config, const OpsLimits &limits)
 }
 
 Status HostOps::prepare(const PackReader &pack) {
-  if (config.count(Mixer::Kda) > 0)
-    for (bool isStep : {false, true})
-      if (Status s = loadKernel(pack, isStep); !s.ok())
-        return s;
-  if (config.experts == 0)
-    return Status::success();
-  int64_t entries = limits.tokens * config.topK;
-  order.resize(static_cast<size_t>(entries));
-  starts.resize(static_cast<size_t>(config.experts) + 1);
-  auto allocate = [&](AlignedBuffer &to, int64_t width) {
+  auto allocate = [&](AlignedBuffer &to, int64_t width, int64_t count = 1) {
     StatusOr<AlignedBuffer> memory = AlignedBuffer::allocate(
-        limits.tokens * paddedWidth(width) * 4, "an expert's rows");
+        count * limits.tokens * paddedWidth(width) * 4, "rows of a layer");
     if (!memory.ok())
       return memory.status();
     to = std::move(*memory);
     return Status::success();
   };
+  if (config.count(Mixer::Kda) > 0) {
+    for (bool isStep : {false, true})
+      if (Status s = loadKernel(pack, isStep); !s.ok())
+        return s;
+    if (Status s = allocate(convolved, config.kdaWidth(), 3); !s.ok())
+      return s;
+  }
+  if (config.experts == 0)
+    return Status::success();
+  int64_t entries = limits.tokens * config.topK;
+  order.resize(static_cast<size_t>(entries));
+  starts.resize(static_cast<size_t>(config.experts) + 1);
   if (Status s = allocate(gathered, config.expertInput); !s.ok())
     return s;
   if (Status s = allocate(gates, config.expertWidth); !s.ok())

@@ -30,15 +30,9 @@ public:
   void gather(Rows x, const int32_t *index, Rows y) override;
   void argmax(Rows x, int32_t *best) override;
 
-  void shortConv(const BatchView &batch, Rows x, const Vector &w, void *cache,
-                 Rows y) override;
-  void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
-                Rows v, Rows decay, Rows beta, const KdaCache &cache,
+  void kdaLayer(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
+                Rows v, Rows decay, Rows beta, Rows z, const KdaCache &cache,
                 Rows out) override;
-  void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
-               Rows v, Rows decay, Rows beta, Rows z, const KdaCache &cache,
-               Rows out) override;
-  void gatedNorm(Rows x, const Vector &w, double eps, Rows z, Rows y) override;
 
   void storeLatent(const BatchView &batch, Rows c, const Vector &norm,
                    double eps, const MlaCache &cache) override;
@@ -64,6 +58,12 @@ private:
                    Rows y, float *scratch) const;
 
   Status loadKernel(const PackReader &pack, bool isStep);
+  /// Causal depthwise convolution with SiLU of packed pieces; `cache` [slots,
+  /// D, W].
+  void shortConv(const BatchView &batch, Rows x, const Vector &w, void *cache,
+                 Rows y);
+  /// x = per head: x rsqrt(mean(x²) + eps) w sigmoid(z).
+  void gatedNorm(Rows x, const Vector &w, double eps, Rows z);
   struct KdaKernel {
     explicit KdaKernel(HostKernel k)
         : kernel(std::move(k)), call(kernel.variant()) {}
@@ -89,6 +89,7 @@ private:
   Status first;
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
   AlignedBuffer workspace;                ///< of the chunk kernel
+  AlignedBuffer convolved;                ///< q, k, v before it
   AlignedBuffer gathered, gates, ups;     ///< of an expert's rows
   std::vector<float> serial;   ///< scratch of work that one thread does
   std::vector<int32_t> order;  ///< entries of a routing, by expert

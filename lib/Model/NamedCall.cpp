@@ -50,7 +50,8 @@ StatusOr<int64_t> NamedCall::workspaceBytes() const {
   return kdac::workspaceBytes(variant, argv.data());
 }
 
-Request kdaRequest(const ModelConfig &config, bool isStep, Element type) {
+Request kdaRequest(const ModelConfig &config, bool isStep, bool isWhole,
+                   Element type) {
   std::string dim = std::to_string(config.kdaDim);
   Request request;
   request.options = {{"form", isStep ? "step" : "chunk"},
@@ -62,7 +63,7 @@ Request kdaRequest(const ModelConfig &config, bool isStep, Element type) {
   if (config.gateLowerBound)
     request.options.push_back(
         {"lower-bound", shortest(*config.gateLowerBound)});
-  if (isStep) {
+  if (isWhole) {
     request.options.push_back({"conv", std::to_string(config.convWidth)});
     request.options.push_back({"norm", "sigmoid"});
     request.options.push_back({"norm-eps", shortest(config.normEps)});

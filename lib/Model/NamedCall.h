@@ -34,8 +34,9 @@ private:
 };
 
 /// What a pack must have for the config's KDA layers: states in slots, elements
-/// of `type`.
-Request kdaRequest(const ModelConfig &config, bool isStep, Element type);
+/// of `type`; convolutions and gated norm where `isWhole`.
+Request kdaRequest(const ModelConfig &config, bool isStep, bool isWhole,
+                   Element type);
 
 /// The sizes that decide the scratch of the largest call.
 StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
@@ -44,7 +45,7 @@ StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
 /// Small parameters of a KDA layer, where the kernel reads them.
 struct KdaParameters {
   const void *aLog, *dtBias;
-  const void *qConv, *kConv, *vConv, *oNorm; ///< of the fused step
+  const void *qConv, *kConv, *vConv, *oNorm; ///< of whole layers
 };
 
 /// The recurrence on q, k, v.
@@ -52,7 +53,7 @@ void setRecurrence(NamedCall &call, const ModelConfig &config,
                    const BatchView &batch, const KdaParameters &parameters,
                    const Rows (&qkv)[3], Rows decay, Rows beta,
                    const KdaCache &cache, Rows out, const void *workspace);
-/// What the fused step has besides.
+/// What a whole layer has besides.
 void setNeighbours(NamedCall &call, const ModelConfig &config,
                    const KdaParameters &parameters, const KdaCache &cache,
                    Rows z);

@@ -45,8 +45,7 @@ void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
   a.normed = rows(c.hidden);
   a.branch = rows(c.hidden);
   a.mixed = rows(c.hidden);
-  for (Rows *wide :
-       {&a.q, &a.k, &a.v, &a.qConv, &a.kConv, &a.vConv, &a.decay, &a.z, &a.o})
+  for (Rows *wide : {&a.q, &a.k, &a.v, &a.decay, &a.z, &a.o})
     *wide = rows(c.kdaWidth());
   a.low = rows(c.kdaDim);
   a.gateLow = rows(c.kdaDim);

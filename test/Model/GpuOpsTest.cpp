@@ -216,8 +216,7 @@ TEST(GpuOps, AttentionResiduals) {
   expectOk(p);
 }
 
-/// Prompts, their continuations in several pieces, single tokens: convolution,
-/// recurrence and gated norm, by parts and fused.
+/// Prompts, their continuations in several pieces, single tokens.
 TEST(GpuOps, LayersOfKda) {
   for (const char *kind : {"wide", "48b", "k3"}) {
     Pair p(kind);
@@ -237,18 +236,11 @@ TEST(GpuOps, LayersOfKda) {
       Both q(p, n, width, seed), k(p, n, width, seed + 1),
           v(p, n, width, seed + 2), decay(p, n, width, seed + 3),
           beta(p, n, p.config.kdaHeads, seed + 4), z(p, n, width, seed + 5);
-      Both out(p, n, width), qc(p, n, width), kc(p, n, width), vc(p, n, width);
+      Both out(p, n, width);
       auto run = [&](Ops &ops, const BatchView &view, const KdaWeights &w,
                      const KdaCache &cache, Rows Both::*at) {
-        if (view.isDecode)
-          return ops.kdaStep(view, w, q.*at, k.*at, v.*at, decay.*at, beta.*at,
-                             z.*at, cache, out.*at);
-        ops.shortConv(view, q.*at, w.qConv, cache.q, qc.*at);
-        ops.shortConv(view, k.*at, w.kConv, cache.k, kc.*at);
-        ops.shortConv(view, v.*at, w.vConv, cache.v, vc.*at);
-        ops.kdaChunk(view, w, qc.*at, kc.*at, vc.*at, decay.*at, beta.*at,
+        ops.kdaLayer(view, w, q.*at, k.*at, v.*at, decay.*at, beta.*at, z.*at,
                      cache, out.*at);
-        ops.gatedNorm(out.*at, w.oNorm, 1e-5, z.*at, out.*at);
       };
       run(*p.host.ops, batch.host, a, hostCache, &Both::host);
       run(*p.gpu.ops, batch.gpu, b, gpuCache, &Both::gpu);

@@ -52,9 +52,12 @@ struct Packed {
     }
   }
   BatchView view() const {
+    bool isDecode = offsets.size() == slots.size() + 1 &&
+                    offsets.back() == static_cast<int32_t>(slots.size());
     return {pieces.data(),  static_cast<int64_t>(pieces.size()),
             offsets.back(), slots.data(),
-            sources.data(), offsets.data()};
+            sources.data(), offsets.data(),
+            isDecode};
   }
   std::vector<Piece> pieces;
   std::vector<int32_t> slots, sources, offsets = {0};
@@ -72,25 +75,19 @@ TEST_P(OpsTest, ChunkAndItsNeighboursAreTheFusedStep) {
   Tensor q(tokens, width, 1), k(tokens, width, 2), v(tokens, width, 3);
   Tensor decay(tokens, width, 4), beta(tokens, m.config.kdaHeads, 5);
   Tensor z(tokens, width, 6), parts(tokens, width), fused(tokens, width);
-  Tensor qc(tokens, width), kc(tokens, width), vc(tokens, width);
 
   KdaCache cache = m.session->kda(1);
   Packed whole({{2, 0, 0, tokens}});
-  m.ops->shortConv(whole.view(), q.rows(), w.qConv, cache.q, qc.rows());
-  m.ops->shortConv(whole.view(), k.rows(), w.kConv, cache.k, kc.rows());
-  m.ops->shortConv(whole.view(), v.rows(), w.vConv, cache.v, vc.rows());
-  m.ops->kdaChunk(whole.view(), w, qc.rows(), kc.rows(), vc.rows(),
-                  decay.rows(), beta.rows(), cache, parts.rows());
-  m.ops->gatedNorm(parts.rows(), w.oNorm, m.config.normEps, z.rows(),
-                   parts.rows());
-
+  m.ops->kdaLayer(whole.view(), w, q.rows(), k.rows(), v.rows(), decay.rows(),
+                  beta.rows(), z.rows(), cache, parts.rows());
   for (int64_t t = 0; t < tokens; ++t) {
     auto at = [&](const Tensor &x) {
       return Rows{x.rows().row(t), 1, x.view.width, x.stride};
     };
     Packed one({{4, t, 0, 1}});
-    m.ops->kdaStep(one.view(), w, at(q), at(k), at(v), at(decay), at(beta),
-                   at(z), cache, at(fused));
+    ASSERT_TRUE(one.view().isDecode);
+    m.ops->kdaLayer(one.view(), w, at(q), at(k), at(v), at(decay), at(beta),
+                    at(z), cache, at(fused));
   }
   ASSERT_TRUE(m.ops->status().ok()) << m.ops->status().message();
   EXPECT_LT(difference(parts.rows(), fused.rows()), 2e-5);
@@ -256,8 +253,8 @@ TEST(Ops, AFailureIsKeptAndStopsTheRest) {
   Tensor x(1, width, 1), beta(1, m.config.kdaHeads, 2), out(1, width);
   Packed one({{0, 0, 0, 1}});
   Rows misaligned = {x.view.row(0) + 1, 1, width, x.stride};
-  m.ops->kdaChunk(one.view(), w, misaligned, x.rows(), x.rows(), x.rows(),
-                  beta.rows(), m.session->kda(1), out.rows());
+  m.ops->kdaLayer(one.view(), w, misaligned, x.rows(), x.rows(), x.rows(),
+                  beta.rows(), x.rows(), m.session->kda(1), out.rows());
   ASSERT_FALSE(m.ops->status().ok());
   EXPECT_NE(m.ops->status().message().find("argument q = 0x"),
             std::string::npos);

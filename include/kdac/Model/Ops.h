@@ -51,7 +51,7 @@ struct BatchView {
   const int32_t *slots = nullptr;   ///< [count]
   const int32_t *sources = nullptr; ///< [count]: the slot, or -1 if fresh
   const int32_t *offsets = nullptr; ///< [count + 1]
-  /// Every piece is one token: the step form runs, on fused kernels.
+  /// Every piece is one token: the step form runs.
   bool isDecode = false;
   int64_t longest = 0; ///< rows of the longest piece
   int64_t keys = 0;    ///< of the piece with the most, its own rows included
@@ -153,28 +153,14 @@ public:
   /// is below everything.
   virtual void argmax(Rows x, int32_t *best) = 0;
 
-  /// Causal depthwise convolution with SiLU of packed pieces; `cache` [slots,
-  /// D, W] gives the inputs before a piece and keeps the last ones.
-  virtual void shortConv(const BatchView &batch, Rows x, const Vector &w,
-                         void *cache, Rows y) = 0;
-  /// The recurrence of a KDA layer on convolved q, k, v [tokens, P]: gate map,
-  /// normalisation of q and k, states in their slots.
-  virtual void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
-                        Rows k, Rows v, Rows decay, Rows beta,
+  /// A KDA layer between its projections, of raw q, k, v and z [tokens, P]:
+  /// convolutions with SiLU, whose caches give the inputs before a piece and
+  /// keep its last ones; normalisation of q and k, gate map, recurrence with
+  /// states in their slots; per head out = o rsqrt(mean(o²) + eps) oNorm
+  /// sigmoid(z).
+  virtual void kdaLayer(const BatchView &batch, const KdaWeights &w, Rows q,
+                        Rows k, Rows v, Rows decay, Rows beta, Rows z,
                         const KdaCache &cache, Rows out) = 0;
-  /// Whether kdaStep is to run the batch: single tokens at least, of which it
-  /// takes any number in a piece.
-  virtual bool takesSteps(const BatchView &batch) const {
-    return batch.isDecode;
-  }
-  /// The same on raw q, k, v with convolutions before and the gated norm of z
-  /// behind it, in one kernel.
-  virtual void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
-                       Rows k, Rows v, Rows decay, Rows beta, Rows z,
-                       const KdaCache &cache, Rows out) = 0;
-  /// y = per head: x rsqrt(mean(x²) + eps) w sigmoid(z); y may be x.
-  virtual void gatedNorm(Rows x, const Vector &w, double eps, Rows z,
-                         Rows y) = 0;
 
   /// Appends rows [latent | shared key] to the pages of their pieces, the
   /// latent part normalised.

@@ -25,7 +25,7 @@ struct SessionLimits {
 /// Activations of one call, each [batchTokens, its width].
 struct Activations {
   Rows stream, normed, branch, mixed; ///< [hidden]
-  Rows q, k, v, qConv, kConv, vConv;  ///< [P]
+  Rows q, k, v;                       ///< [P]
   Rows low, gateLow;                  ///< [kdaDim], of low-rank projections
   Rows decay, z, o;                   ///< [P]
   Rows beta;                          ///< [kdaHeads]

@@ -4,9 +4,22 @@
 #ifndef KDAC_LIB_MODEL_GPU_ATTENTION_CUH
 #define KDAC_LIB_MODEL_GPU_ATTENTION_CUH
 
-#include "Kda.cuh"
+#include "Cuda.cuh"
 
 namespace kdac::model::gpu {
+
+/// The piece that has `row`; pieces are in the order of their rows.
+DEVICE int pieceOf(const PieceArgs *pieces, int count, int64_t row) {
+  int low = 0, high = count - 1;
+  while (low < high) {
+    int middle = (low + high + 1) / 2;
+    if (pieces[middle].begin <= row)
+      low = middle;
+    else
+      high = middle - 1;
+  }
+  return low;
+}
 
 /// Where the latent row of token t of a slot is; 64-bit throughout.
 template <typename T>

@@ -13,7 +13,7 @@ static KdaParameters parametersOf(const KdaWeights &w) {
 Status GpuOps::loadKernel(const PackReader &pack, bool isStep) {
   StatusOr<const PackVariant *> variant =
       selectVariant(pack, Place{&gpu->device().info()},
-                    kdaRequest(config, isStep, limits.type));
+                    kdaRequest(config, isStep, true, limits.type));
   if (!variant.ok())
     return variant.status();
   StatusOr<GpuKernel> kernel = GpuKernel::load(gpu->device(), pack, **variant);
@@ -29,54 +29,19 @@ Status GpuOps::loadKernel(const PackReader &pack, bool isStep) {
   return Status::success();
 }
 
-void GpuOps::launchKda(const KdaKernel &kernel) {
+/// In f32 the step kernel takes prompts too: products of the chunk kernel round
+/// to tf32.
+void GpuOps::kdaLayer(const BatchView &batch, const KdaWeights &w, Rows q,
+                      Rows k, Rows v, Rows decay, Rows beta, Rows z,
+                      const KdaCache &cache, Rows out) {
+  bool isStep = batch.isDecode || limits.type == Element::F32;
+  KdaKernel &kernel = isStep ? *step : *chunk;
+  KdaParameters parameters = parametersOf(w);
+  setRecurrence(kernel.call, config, batch, parameters, {q, k, v}, decay, beta,
+                cache, out, scratch.workspace);
+  setNeighbours(kernel.call, config, parameters, cache, z);
   if (first.ok())
     first = kernel.kernel.launch(gpu->stream(), kernel.call.arguments());
-}
-
-void GpuOps::kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q,
-                      Rows k, Rows v, Rows decay, Rows beta,
-                      const KdaCache &cache, Rows out) {
-  setRecurrence(chunk->call, config, batch, parametersOf(w), {q, k, v}, decay,
-                beta, cache, out, scratch.workspace);
-  launchKda(*chunk);
-}
-
-void GpuOps::kdaStep(const BatchView &batch, const KdaWeights &w, Rows q,
-                     Rows k, Rows v, Rows decay, Rows beta, Rows z,
-                     const KdaCache &cache, Rows out) {
-  KdaParameters parameters = parametersOf(w);
-  setRecurrence(step->call, config, batch, parameters, {q, k, v}, decay, beta,
-                cache, out, scratch.workspace);
-  setNeighbours(step->call, config, parameters, cache, z);
-  launchKda(*step);
-}
-
-void GpuOps::shortConv(const BatchView &batch, Rows x, const Vector &w,
-                       void *cache, Rows y) {
-  constexpr int threads = 128;
-  constexpr int64_t rowsOfThread = 32; // Kda.cuh, convRows
-  int64_t columns = (x.width + threads - 1) / threads;
-  auto count = static_cast<int>(batch.count), width = static_cast<int>(x.width);
-  auto stride = static_cast<int>(x.stride);
-  launch(
-      typed("conv_f32", "conv_bf16"),
-      {{columns, (batch.tokens + rowsOfThread - 1) / rowsOfThread, 1}, threads},
-      batch.pieces, count, x.data, stride, w.device, cache, y.data,
-      static_cast<int>(y.stride), width, static_cast<int>(batch.tokens));
-  launch(typed("keep_f32", "keep_bf16"), {{columns, batch.count, 1}, threads},
-         batch.pieces, x.data, stride, cache, width);
-}
-
-void GpuOps::gatedNorm(Rows x, const Vector &w, double eps, Rows z, Rows y) {
-  constexpr int warps = 4;
-  auto dim = static_cast<int64_t>(w.size());
-  int64_t heads = x.width / dim;
-  launch(typed("gated_norm_f32", "gated_norm_bf16"),
-         {{x.rows, (heads + warps - 1) / warps, 1}, warps * 32}, x.data,
-         static_cast<int>(x.stride), w.device, static_cast<float>(eps), z.data,
-         static_cast<int>(z.stride), y.data, static_cast<int>(y.stride),
-         static_cast<int>(heads), static_cast<int>(dim));
 }
 
 void GpuOps::storeLatent(const BatchView &batch, Rows c, const Vector &norm,

@@ -40,19 +40,9 @@ public:
   void gather(Rows x, const int32_t *index, Rows y) override;
   void argmax(Rows x, int32_t *best) override;
 
-  void shortConv(const BatchView &batch, Rows x, const Vector &w, void *cache,
-                 Rows y) override;
-  void kdaChunk(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
-                Rows v, Rows decay, Rows beta, const KdaCache &cache,
+  void kdaLayer(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
+                Rows v, Rows decay, Rows beta, Rows z, const KdaCache &cache,
                 Rows out) override;
-  /// In f32 always: products of the chunk form round to tf32.
-  bool takesSteps(const BatchView &batch) const override {
-    return batch.isDecode || limits.type == Element::F32;
-  }
-  void kdaStep(const BatchView &batch, const KdaWeights &w, Rows q, Rows k,
-               Rows v, Rows decay, Rows beta, Rows z, const KdaCache &cache,
-               Rows out) override;
-  void gatedNorm(Rows x, const Vector &w, double eps, Rows z, Rows y) override;
 
   void storeLatent(const BatchView &batch, Rows c, const Vector &norm,
                    double eps, const MlaCache &cache) override;
@@ -117,7 +107,6 @@ private:
   const char *typed(const char *f32, const char *bf16) const {
     return limits.type == Element::F32 ? f32 : bf16;
   }
-  void launchKda(const KdaKernel &kernel);
   void fewRows(const Product *list, int64_t count);
   void manyRows(const Product &p);
   /// The kernels of Gemm.cuh.

@@ -5,6 +5,5 @@
 #include "Elementwise.cuh"
 #include "Flash.cuh"
 #include "Gemm.cuh"
-#include "Kda.cuh"
 #include "Moe.cuh"
 #include "Products.cuh"
