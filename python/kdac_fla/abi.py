@@ -87,7 +87,7 @@ class Call(_Struct):
         + _sizes("N T H HV pool slot_pitch head_pitch q_cache_pitch "
                  "k_cache_pitch v_cache_pitch q_stride k_stride v_stride "
                  "g_stride beta_stride a_stride b_stride z_stride out_stride")
-        + [("scale", c_float)])
+        + [("scale", c_float)] + _sizes("overlap"))
 
 
 _SIGNATURES = {
