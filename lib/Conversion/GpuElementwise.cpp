@@ -155,8 +155,6 @@ static bool isWhole(Value limit, int64_t size) {
 
 Value GpuLowering::validity(Value ref, ValueRange valid,
                             ArrayRef<int64_t> shape, const Group &group) {
-  if (knownWhole)
-    return {};
   return inside(b.isPresent(ref), valid, shape, group);
 }
 
@@ -169,6 +167,8 @@ Value GpuLowering::validityOf(Value ref, ValueRange valid,
 
 Value GpuLowering::inside(Value condition, ValueRange valid,
                           ArrayRef<int64_t> shape, const Group &group) {
+  if (knownWhole)
+    return {};
   auto within = [&](Coord first, int64_t width, Value limit, int64_t size) {
     if (isWhole(limit, size))
       return;

@@ -313,7 +313,7 @@ private:
   llvm::SmallVector<std::function<void()>> heldStores;
   bool holding = false;
   bool knownWhole = false; ///< see forWholeOrNot
-  bool waits = false; ///< the wait for kernels ahead is still to come
+  bool waits = false;      ///< the wait for kernels ahead is still to come
   llvm::SmallVector<mlir::Operation *> vectorBatch; ///< at most one of the two
   llvm::SmallVector<tile::StoreOp> storeBatch;      ///< has members
   llvm::SmallVector<tile::PrefetchOp> heldPrefetches;

@@ -369,8 +369,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   // A step as a rule has one token. What is staged leaves its registers to the
   // vectors of the first one.
   bool isStep = schedule.getForm() == "step";
-  bool isStaged = isStep && schedule.getStages() > 1 &&
-                  !loop.getInitArgs().empty();
+  bool isStaged =
+      isStep && schedule.getStages() > 1 && !loop.getInitArgs().empty();
   SmallVector<Operation *> head =
       isStaged ? headOf(loop) : SmallVector<Operation *>();
   if (isStaged) {

@@ -336,7 +336,8 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
     // Convolved rows stand before the images, whatever schedule is picked.
     std::string workspace = cut.workspace;
     if (problem.q.conv)
-      workspace = kernel.convolvedBytes() + " + segmented * (" + workspace + ")";
+      workspace =
+          kernel.convolvedBytes() + " + segmented * (" + workspace + ")";
     f->setAttr("kdac.workspace", b.getStringAttr(workspace));
     f->setAttr("kdac.sizes",
                b.getStrArrayAttr(llvm::to_vector_of<StringRef>(cut.sizes)));
