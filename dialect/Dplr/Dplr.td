@@ -264,10 +264,11 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     final state is the pool with slot `slots[n]` replaced. A sequence whose
     `slots[n]` is no slot (-1 by convention) is skipped: its output is zero. With
     `snapshots` the state after token t replaces slot `snapshots[t]` instead, and
-    nothing where that is no slot.
+    nothing where that is no slot. With `accepted` the state of sequence n is kept
+    as it is after its first `accepted[n]` tokens.
 
     Numerics: f32 state; `precision` bounds the rounding of products
-    (docs/NUMERICS.md). C1 to C11 in SPEC.md constrain shapes.
+    (docs/NUMERICS.md). C1 to C12 in SPEC.md constrain shapes.
 
     ```mlir
     %o, %ht = dplr.recurrence q(%q : tensor<?x?x128xbf16>)
@@ -286,6 +287,7 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     Optional<Dplr_State>:$initial,
     Optional<Dplr_Offsets>:$slots, Optional<Dplr_Offsets>:$sources,
     Optional<Dplr_Offsets>:$snapshots,
+    Optional<Dplr_Offsets>:$accepted,
     Optional<Dplr_Offsets>:$offsets,
     F32:$scale,
     UnitAttr:$delta,
@@ -302,6 +304,7 @@ def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {
     (`slots` `(` $slots^ `:` type($slots) `)`)?
     (`sources` `(` $sources^ `:` type($sources) `)`)?
     (`snapshots` `(` $snapshots^ `:` type($snapshots) `)`)?
+    (`accepted` `(` $accepted^ `:` type($accepted) `)`)?
     (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
     `scale` `(` $scale `)` attr-dict `->` type($out) `,` type($final_state)
   }];

@@ -145,6 +145,7 @@ typedef struct kdac_request {
   double norm_eps;
   const kdac_stride *strides; /* of tensors that are not contiguous */
   int64_t stride_count;
+  int64_t log; /* KDAC_YES: keep tokens, commit those that are accepted */
 } kdac_request;
 
 /* Finds the variant that fits the request on this device and loads it, with
@@ -214,6 +215,7 @@ typedef struct kdac_call {
    * stream has ended, which then may still write this call's inputs but none of
    * its pool, indices, caches and parameters (docs/DECODE.md). */
   int64_t overlap;
+  const void *accepted; /* of a variant with a log: commits so many tokens */
 } kdac_call;
 
 /* Bytes of device memory that a call of these sizes needs as workspace; 0 where

@@ -211,6 +211,11 @@ LogicalResult TTIREmitter::emit(Operation *op) {
       .Case([&](PresentOp p) { return same(p, ref(p.getRef()).present); })
       .Case([&](OnceOp once) { return same(once, at(once.getInput())); })
       .Case([&](PrefetchOp) { return success(); }) // a hint
+      .Case([&](math::FmaOp fma) {
+        Value product =
+            arith::MulFOp::create(b, at(fma.getA()), at(fma.getB()));
+        return same(fma, arith::AddFOp::create(b, product, at(fma.getC())));
+      })
       // Triton launches kernels one after the other.
       .Case<AwaitLaunchOp, StartNextOp>([&](auto) { return success(); })
       .Case([&](scf::YieldOp yield) {

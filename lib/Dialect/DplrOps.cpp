@@ -175,14 +175,18 @@ LogicalResult RecurrenceOp::verify() {
   if (getSlots() && !getInitial())
     return emitOpError() << "expected an initial state with slots: the pool";
   // recurrence C11
-  for (Value other : {getSources(), getSnapshots()})
+  for (Value other : {getSources(), getSnapshots(), getAccepted()})
     if (other &&
         cast<RankedTensorType>(other.getType()).getElementType() !=
             cast<RankedTensorType>(getSlots().getType()).getElementType())
-      return emitOpError() << "expected slots, sources and snapshots of one "
-                              "element type, but got "
+      return emitOpError() << "expected slots, sources, snapshots and accepted "
+                              "of one element type, but got "
                            << getSlots().getType() << " and "
                            << other.getType();
+  // recurrence C12
+  if (getAccepted() && (!getSlots() || getSnapshots()))
+    return emitOpError()
+           << "expected accepted only with slots and without snapshots";
   // recurrence C8
   int64_t heads = dim(getK(), 1), valueHeads = dim(getV(), 1);
   if (!ShapedType::isDynamic(heads) && !ShapedType::isDynamic(valueHeads) &&

@@ -64,6 +64,7 @@ json variantJson(const Variant &v) {
           {"offset_dtype", spell(v.offsetDtype)},
           {"slots", v.slots ? spell(*v.slots) : "none"},
           {"snapshots", v.snapshots},
+          {"log", v.log},
           {"conv", v.conv},
           {"cache_layout", spell(v.cacheLayout)},
           {"norm", spell(v.norm)},
@@ -163,6 +164,8 @@ Variant readVariant(const json &value, const std::string &where,
     v.slots = readSlots(f);
   if (has("snapshots"))
     v.snapshots = f.boolean("snapshots");
+  if (f.has("log"))
+    v.log = f.boolean("log");
   if (has("conv"))
     v.conv = f.integer("conv", 0, anySize);
   if (has("cache_layout"))
@@ -182,7 +185,8 @@ Variant readVariant(const json &value, const std::string &where,
 
 /// What size expressions may use; Call.cpp binds them.
 const std::vector<std::string_view> sizeNames = {
-    "N", "T", "tokens", "H", "HV", "K", "V", "checked", "sms"};
+    "N", "T", "tokens", "H", "HV", "K", "V", "checked", "committed",
+    "sms"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);

@@ -103,6 +103,8 @@ void Frontend::createFunction() {
   }
   if (variant.snapshots)
     list.push_back({"snapshots", tensor({dyn}, *variant.slots)});
+  if (variant.log)
+    list.push_back({"accepted", tensor({dyn}, *variant.slots)});
   list.push_back({"offsets", tensor({dyn}, variant.offsetDtype)});
   list.push_back({"scale", b.getF32Type()});
   auto types =
@@ -222,8 +224,8 @@ OwningOpRef<ModuleOp> Frontend::build() {
       b, outType, stateType, q, k, convolved("v"), logDecay(), writeStrength(),
       args.lookup("a"), args.lookup("b"), args.lookup("h0"),
       args.lookup("slots"), args.lookup("sources"), args.lookup("snapshots"),
-      args.lookup("offsets"), args.lookup("scale"), row.erase == Erase::Delta,
-      layout, precision);
+      args.lookup("accepted"), args.lookup("offsets"), args.lookup("scale"),
+      row.erase == Erase::Delta, layout, precision);
   SmallVector<Value> results = {gated(recurrence.getOut()),
                                 recurrence.getFinalState()};
   results.append(caches);

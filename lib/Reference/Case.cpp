@@ -44,7 +44,7 @@ Layout layoutOf(const Case &c, const std::string &name) {
   if ((name == "h0" || name == "ht") && v.slots)
     return {c.poolSlots() * (hv + c.spec().slotGap), 1, keyDim * v.valueDim,
             keyDim * v.valueDim + c.spec().headGap};
-  if (name == "slots" || name == "sources")
+  if (name == "slots" || name == "sources" || name == "accepted")
     return {1, 1, c.sequences(), c.sequences()};
   if (name == "snapshots")
     return {1, 1, c.tokens(), c.tokens()};
@@ -65,6 +65,7 @@ bool isAbsent(const CaseSpec &spec, const std::string &name) {
          (name == "slots" && !spec.hasSlots) ||
          (name == "sources" && !spec.hasSources) ||
          (name == "snapshots" && !spec.hasSnapshots) ||
+         (name == "accepted" && !spec.commits) ||
          (name == "status" && !spec.checked) ||
          (name == "A_log" && !spec.hasALog) ||
          (name == "dt_bias" && !spec.hasDtBias) ||
@@ -246,7 +247,9 @@ void **Case::argv(const std::vector<void *> *addresses) {
       put(workspace);
     } else if (nextBuffer < tensors.size() &&
                tensors[nextBuffer].name() == arg.name) {
-      put(addresses ? (*addresses)[nextBuffer] : tensors[nextBuffer].data());
+      bool isLater = arg.name == "accepted" && !committing;
+      if (!isLater)
+        put(addresses ? (*addresses)[nextBuffer] : tensors[nextBuffer].data());
       ++nextBuffer;
     } else if (arg.name == "ht" && description.hasFinal && poolAfter()) {
       put(values[indexOfPool]); // in place

@@ -91,7 +91,7 @@ void Case::fill() {
     if (buffer.kind() == ArgKind::Output && !isCache(buffer.name()))
       continue;
     if (buffer.name() == "slots" || buffer.name() == "sources" ||
-        buffer.name() == "snapshots")
+        buffer.name() == "snapshots" || buffer.name() == "accepted")
       continue; // fillIndices
     if (buffer.name() == "offsets") {
       for (size_t n = 0; n < bounds.size(); ++n)

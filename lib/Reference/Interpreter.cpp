@@ -353,6 +353,7 @@ void Interpreter::bindPool(dplr::RecurrenceOp op, Operands &operands) {
   for (int64_t slot : owned)
     operands.skipped.push_back(!isSlot(slot));
   operands.keepAll = !indices(op.getSnapshots()).empty();
+  operands.accepted = indices(op.getAccepted());
   ArrayRef<int64_t> shape = at(op.getInitial()).shape;
   int64_t matrix = shape[2] * shape[3];
   if (Rows pool = state(op.getInitial()))

@@ -50,7 +50,7 @@ struct Write {
 std::vector<Write> writesOf(const Case &c) {
   std::vector<Write> writes;
   for (int64_t n = 0; n < c.sequences(); ++n) {
-    if (!c.isSlot(c.slots()[n]))
+    if (!c.isSlot(c.slots()[n]) || (c.spec().variant.log && !c.commits()))
       continue;
     if (c.snapshots().empty())
       writes.push_back({c.slots()[n], n});
@@ -87,8 +87,10 @@ std::string checkUntouched(const Case &c, const std::set<int64_t> &written) {
 std::string checkEmpty(const Case &c) {
   const Buffer &after = *c.poolAfter(), &before = *c.poolBefore();
   for (int64_t n = 0; n < c.sequences(); ++n) {
-    bool isEmpty = c.offsets()[n] == c.offsets()[n + 1];
-    if (!isEmpty || !c.isSlot(c.slots()[n]) || !c.snapshots().empty())
+    bool isEmpty = c.offsets()[n] == c.offsets()[n + 1] ||
+                   (c.commits() && c.accepted()[n] <= 0);
+    if (!isEmpty || (c.spec().variant.log && !c.commits()) ||
+        !c.isSlot(c.slots()[n]) || !c.snapshots().empty())
       continue;
     bool hasSource = c.spec().hasInitial && c.isSlot(c.sources()[n]);
     std::vector<std::byte> zeros(rowBytes(after));
@@ -141,12 +143,14 @@ std::string describePool(const CaseSpec &spec) {
                              std::pair(!spec.hasSlots, " dense"),
                              std::pair(spec.hasSources, " sources"),
                              std::pair(!spec.hasSnapshots, " no-snapshots"),
+                             std::pair(!spec.commits, " no-commit"),
                              std::pair(!spec.checked, " unchecked")})
     if (holds)
       text += what;
   list(" slots ", spec.slots);
   list(" from ", spec.sources);
   list(" to ", spec.snapshots);
+  list(" accepted ", spec.accepted);
   if (spec.headGap || spec.slotGap)
     text += " gaps " + std::to_string(spec.headGap) + "," +
             std::to_string(spec.slotGap);
@@ -179,6 +183,16 @@ void Case::choosePool() {
   sourceOf = spec.hasSources ? choose(spec.sources, n) : slotOf;
   if (spec.hasSources && spec.sources.empty() && n > 1)
     sourceOf[0] = -1;
+  if (spec.variant.log && spec.commits) {
+    acceptedOf = spec.accepted;
+    Random random(spec.seed, /*stream=*/0x61636370);
+    for (int64_t i = static_cast<int64_t>(acceptedOf.size()); i < n; ++i)
+      acceptedOf.push_back( // beyond both ends too: counts are clamped
+          static_cast<int64_t>(
+              random.uniform(static_cast<uint64_t>(i)) *
+              static_cast<double>(bounds[i + 1] - bounds[i] + 3)) -
+          1);
+  }
   if (!keeps)
     return;
   snapshotOf = choose(spec.snapshots, bufferTokens);
@@ -189,7 +203,8 @@ void Case::choosePool() {
 void Case::fillIndices() {
   for (auto [name, indices] :
        {std::pair("slots", &slotOf), std::pair("sources", &sourceOf),
-        std::pair("snapshots", &snapshotOf)})
+        std::pair("snapshots", &snapshotOf),
+        std::pair("accepted", &acceptedOf)})
     if (Buffer *buffer = find(name))
       for (size_t i = 0; i < indices->size(); ++i)
         buffer->set(0, 0, static_cast<int64_t>(i),
@@ -220,6 +235,7 @@ void addPool(const Case &c, Operands &operands) {
   for (int64_t slot : c.slots())
     operands.skipped.push_back(!c.isSlot(slot));
   operands.keepAll = !c.snapshots().empty();
+  operands.accepted = c.accepted();
   const Buffer *pool = c.poolBefore();
   if (!pool)
     return;

@@ -2,6 +2,7 @@
 #include "kdac/Reference/Reference.h"
 #include "kdac/Reference/Parallel.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kdac::reference {
@@ -155,6 +156,12 @@ Results run(const Operands &op, int threads) {
           return;
         Head head(op, hv);
         head.loadState(sequence);
+        double *final = results.finalState.data() + item * matrix;
+        int64_t begin = op.offsets[sequence], last = op.offsets[sequence + 1];
+        if (!op.accepted.empty())
+          last = std::clamp(begin + op.accepted[sequence], begin, last);
+        if (last == begin)
+          head.storeState(final);
         for (int64_t t = op.offsets[sequence]; t < op.offsets[sequence + 1];
              ++t) {
           int64_t row = t * op.valueHeads + hv;
@@ -163,8 +170,9 @@ Results run(const Operands &op, int threads) {
           gateRow(op.norm, t, hv, out, op.valueDim);
           if (op.keepAll)
             head.storeState(results.states.data() + row * matrix);
+          if (t + 1 == last)
+            head.storeState(final);
         }
-        head.storeState(results.finalState.data() + item * matrix);
       },
       threads);
   return results;

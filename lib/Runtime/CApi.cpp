@@ -249,6 +249,8 @@ static Request requestOf(const kdac_request &r) {
   text("slots", r.slots);
   if (r.snapshots != KDAC_UNSET)
     text("snapshots", r.snapshots == KDAC_YES ? "true" : "false");
+  if (r.log != KDAC_UNSET)
+    text("log", r.log == KDAC_YES ? "true" : "false");
   number("conv", r.conv);
   text("cache-layout", r.cache_layout);
   text("norm", r.norm);

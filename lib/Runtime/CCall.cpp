@@ -21,7 +21,7 @@ constexpr Field pointerFields[] = {
     FIELD(q_cache),   FIELD(k_cache), FIELD(v_cache),     FIELD(z),
     FIELD(h0),        FIELD(slots),   FIELD(norm_weight), FIELD(sources),
     FIELD(snapshots), FIELD(offsets), FIELD(out),         FIELD(ht),
-    FIELD(workspace), FIELD(status)};
+    FIELD(workspace), FIELD(status),  FIELD(accepted)};
 constexpr Field sizeFields[] = {FIELD(N),
                                 FIELD(T),
                                 FIELD(H),

@@ -66,7 +66,9 @@ bool isEmpty(const Arg &arg, const Reader &reader) {
 Status checkPointer(const LaunchArg &a, const void *value,
                     const Reader &reader) {
   if (!value)
-    return a.arg.optional || isEmpty(a.arg, reader)
+    // A call that commits has no tokens.
+    return a.arg.optional || isEmpty(a.arg, reader) ||
+                   !reader.isNull("accepted")
                ? Status::success()
                : refuse("argument " + a.arg.name +
                         " is null, but only optional arguments may be");
@@ -286,6 +288,7 @@ StatusOr<int64_t> evaluate(const std::string &text, const PackVariant &packed,
                            {"K", packed.variant.keyDim},
                            {"V", packed.variant.valueDim},
                            {"checked", reader.isNull("status") ? 0 : 1},
+                           {"committed", reader.isNull("accepted") ? 0 : 1},
                            {"sms", multiprocessors}};
   if (Status s = bindSizes(packed.sizes, bindings); !s.ok())
     return s;

@@ -64,6 +64,8 @@ const Spelled compared[] = {
      [](const Variant &v) {
        return std::string(v.snapshots ? "true" : "false");
      }},
+    {"log",
+     [](const Variant &v) { return std::string(v.log ? "true" : "false"); }},
     {"conv", [](const Variant &v) { return std::to_string(v.conv); }},
     {"cache-layout",
      [](const Variant &v) {

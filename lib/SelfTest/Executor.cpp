@@ -69,6 +69,8 @@ public:
     if (Status s = kernel.launchChecked(stream, c.argv(&addresses), *grids);
         !s.ok())
       return s;
+    if (Status s = commit(c); !s.ok())
+      return s;
     if (Status s = synchronize(); !s.ok())
       return s;
     for (size_t i = 0; i < places.offsets.size(); ++i) {
@@ -95,6 +97,19 @@ public:
 private:
   StatusOr<GpuKernel::Grids> check(CallArguments argv) const {
     return kernel.check(argv, schedule ? &*schedule : nullptr);
+  }
+
+  /// The second call of a variant with a log, on what the first one kept.
+  Status commit(Case &c) {
+    if (!c.commits())
+      return Status::success();
+    c.commit(true);
+    StatusOr<GpuKernel::Grids> grids = check(c.argv(&addresses));
+    Status s = grids.ok()
+                   ? kernel.launchChecked(stream, c.argv(&addresses), *grids)
+                   : grids.status();
+    c.commit(false);
+    return s;
   }
 
   /// Results must not depend on what a workspace held before: it is poisoned.
@@ -170,7 +185,13 @@ public:
     if (!bytes.ok())
       return bytes.status();
     c.provideWorkspace(*bytes);
-    return kernel.launch(pool, c.argv());
+    Status s = kernel.launch(pool, c.argv());
+    if (!s.ok() || !c.commits())
+      return s;
+    c.commit(true);
+    s = kernel.launch(pool, c.argv());
+    c.commit(false);
+    return s;
   }
   StatusOr<double> time(Case &c, int launches) override {
     std::vector<double> times;

@@ -54,6 +54,24 @@ void buildBeside(func::FuncOp function, const Problem &problem,
   build(kernel);
 }
 
+/// A call runs the step, which keeps a log, or with `accepted` the kernel that
+/// commits it.
+void buildLogged(func::FuncOp function, const Problem &problem,
+                 KernelBuilder &step) {
+  KernelBuilder commit(function, problem, step.schedule);
+  commit.function.setName((function.getName() + "_commit").str());
+  buildCommit(commit);
+  OpBuilder b(function);
+  std::string programs = "N * HV * ceildiv(V, " +
+                         std::to_string(step.schedule.getVTile()) + ") * ";
+  Attribute bytes = b.getStringAttr(step.logBytes());
+  for (auto [kernel, when] : {std::pair(step.function, "less(committed, 1)"),
+                              std::pair(commit.function, "committed")}) {
+    kernel->setAttr("kdac.grid", b.getStringAttr(programs + when));
+    kernel->setAttr("kdac.workspace", bytes);
+  }
+}
+
 LogicalResult lower(func::FuncOp function) {
   auto schedule =
       function->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
@@ -70,6 +88,8 @@ LogicalResult lower(func::FuncOp function) {
     buildChunkForm(kernel);
   else
     buildStepForm(kernel);
+  if (kernel.keepsLog())
+    buildLogged(function, *problem, kernel);
   buildAlternatives(function, *problem, kernel);
   buildBeside(function, *problem, tile::kOutputNormAttr, "_norm",
               buildOutputNorm);

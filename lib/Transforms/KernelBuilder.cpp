@@ -95,13 +95,14 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   dplr::RecurrenceOp op = problem.recurrence;
   for (auto [name, indices] : {std::pair("slots", op.getSlots()),
                                std::pair("sources", op.getSources()),
-                               std::pair("snapshots", op.getSnapshots())})
+                               std::pair("snapshots", op.getSnapshots()),
+                               std::pair("accepted", op.getAccepted())})
     if (indices)
       ref(name, elementType(indices), false);
   ref("offsets", offsets ? elementType(offsets) : b.getI32Type(), false);
   ref("out", problem.dtype(), true);
   ref("ht", problem.stateType(), false);
-  if (schedule.getForm() != "step")
+  if (schedule.getForm() != "step" || op.getAccepted())
     ref("workspace", b.getI8Type(), false);
   SmallVector<StringRef> sizes = {"N", "T", "H", "HV"};
   if (op.getSlots()) {
@@ -394,6 +395,8 @@ void KernelBuilder::guardArguments(Value live) {
   guard("h0", hasSource);
   guard("out", valid);
   guard("ht", live);
+  if (keepsLog())
+    logGuard = live;
 }
 
 KernelBuilder::StateAccess KernelBuilder::stateAccess(Value slot) {

@@ -90,6 +90,28 @@ public:
   /// calls wrote, which until here may still run.
   void awaitOtherCalls();
   void storeState(Value state);
+
+  //===-- Log.cpp
+  //-----------------------------------------------------------===//
+  /// What one token does to a state, vectors of K and of the slice of V:
+  /// decay, then + k wᵀ, then + a cᵀ.
+  struct Update {
+    Value decay; ///< factors [K] or a scalar; null: none
+    Value k, w, a, c;
+  };
+  Value decayed(const Update &update, Value state);
+  Value written(const Update &update, Value decayed);
+  /// True if the kernel leaves the pool alone and keeps updates.
+  bool keepsLog() const {
+    dplr::RecurrenceOp op = problem.recurrence;
+    return static_cast<bool>(op.getAccepted());
+  }
+  void storeLog(const Update &update, Value token);
+  Update loadLog(Value token);
+  /// Tokens of the sequence that are committed.
+  Value committedTokens();
+  /// Bytes of the log, as an expression of the call's sizes.
+  std::string logBytes() const;
   /// The same if the sequence has `tokens` tokens; nothing with snapshots.
   void storeStateAfter(Value state, Value tokens);
   /// Writes the state after `token` to its snapshot's slot; nothing in kernels
@@ -181,6 +203,10 @@ private:
   /// Rows of one number per token and head.
   Value loadPerHead(llvm::StringRef name, Value first, int64_t rows,
                     Value valid);
+  struct LogRow;
+  LogRow logRow(Value token);
+  void storeRow(const LogRow &row, Value vector, int64_t section, bool isKey);
+  Value loadRow(const LogRow &row, int64_t section, bool isKey);
   struct StateAccess {
     Value base, stride;
     llvm::SmallVector<Value> valid;
@@ -208,6 +234,7 @@ private:
   Value source,
       slot;        ///< where the state comes from and goes to: sequence or slot
   Value hasSource; ///< i1: the sequence starts from a slot; null: always
+  Value logGuard;  ///< i1: the sequence has a log
   Value valid;     ///< i1 of pools: a checked launch found no bad index
   llvm::StringMap<Value> args;
   llvm::StringMap<Value> given; ///< args before any guard
@@ -231,6 +258,8 @@ std::string buildSegments(mlir::func::FuncOp source, const Problem &problem,
 /// Fill the body of a kernel. dplr-to-tile's two forms.
 void buildChunkForm(KernelBuilder &kernel);
 void buildStepForm(KernelBuilder &kernel);
+/// Replays what a log holds.
+void buildCommit(KernelBuilder &kernel);
 
 /// The kernels before and after the chunk form's, of schedules of form rows.
 void buildConvolution(KernelBuilder &kernel);

@@ -22,15 +22,13 @@ private:
   };
   Token load(Value number);
   Value normalised(Value x, const MappedOperand &source, Value factor);
-  Value written(const Token &token, Value before);
+  void complete(KernelBuilder::Update &update, const Token &token, Value before,
+                Value decayed);
   Value body(Value number, Value state);
   /// The last state goes before its output is made, so that writing begins
   /// early; a narrow one after, as rounding it first costs more (5 % on an
   /// H200).
   bool writesEarly() { return kernel.problem.stateType().isF32(); }
-  Value outer(Value column, Value row, Value like) {
-    return b.mul(b.rowFactor(column, like), b.colFactor(row, like));
-  }
   /// S^T x: [V].
   Value read(Value state, Value x) {
     return b.sum(b.mul(state, b.rowFactor(x, state)), 0);
@@ -78,30 +76,32 @@ Value StepForm::normalised(Value x, const MappedOperand &source, Value factor) {
   return scale ? b.mul(x, b.splat(scale, {kernel.keyTile})) : x;
 }
 
-/// The state after the token's write.
-Value StepForm::written(const Token &token, Value before) {
+/// What the token writes into its decayed state.
+void StepForm::complete(KernelBuilder::Update &update, const Token &token,
+                        Value before, Value decayed) {
   const Problem &problem = kernel.problem;
-  Value decayed = before;
-  if (token.decay)
-    decayed = b.mul(before, b.rowFactor(token.decay, before));
-  Value k = normalised(token.k, problem.k, {});
-  Value update = token.v;
+  update.k = normalised(token.k, problem.k, {});
+  update.w = token.v;
   if (problem.recurrence.getDelta())
-    update = b.sub(update, read(decayed, k));
+    update.w = b.sub(update.w, read(decayed, update.k));
   if (token.beta)
-    update = b.mul(update, b.splat(token.beta, {kernel.valueTile}));
-  Value next = b.add(decayed, outer(k, update, decayed));
+    update.w = b.mul(update.w, b.splat(token.beta, {kernel.valueTile}));
   if (!problem.eraseA)
-    return next;
-  Value a = normalised(token.a, problem.eraseA, {});
-  Value erase = normalised(token.b, problem.eraseB, {});
-  return b.add(next, outer(a, read(before, erase), next));
+    return;
+  update.a = normalised(token.a, problem.eraseA, {});
+  update.c = read(before, normalised(token.b, problem.eraseB, {}));
 }
 
 Value StepForm::body(Value number, Value state) {
   Token token = load(number);
-  Value next = written(token, state);
-  if (writesEarly())
+  KernelBuilder::Update update;
+  update.decay = token.decay;
+  Value decayed = kernel.decayed(update, state);
+  complete(update, token, state, decayed);
+  Value next = kernel.written(update, decayed);
+  if (kernel.keepsLog())
+    kernel.storeLog(update, token.number);
+  else if (writesEarly())
     kernel.storeStateAfter(next, b.addI(number, b.index(1)));
   Value q = normalised(token.q, kernel.problem.q, kernel.arg("scale"));
   kernel.storeOut(kernel.gated(read(next, q), token.open), token.number, {});
@@ -124,7 +124,9 @@ void StepForm::build() {
     Value next = body(loop.getInductionVar(), loop.getRegionIterArg(0));
     scf::YieldOp::create(b, next);
   }
-  if (writesEarly())
+  if (kernel.keepsLog())
+    ; // the pool stays as it is
+  else if (writesEarly())
     kernel.storeStateAfter(loop.getResult(0), b.index(0));
   else
     kernel.storeState(loop.getResult(0));

@@ -145,6 +145,11 @@ const std::vector<VariantOption> &variantOptions() {
        [](Variant &v, std::string_view t) {
          return store(v.snapshots, parseBool(t), "snapshots", t, switches);
        }},
+      {"log", switches,
+       "step form with slots: keep tokens, commit those that are accepted",
+       [](Variant &v, std::string_view t) {
+         return store(v.log, parseBool(t), "log", t, switches);
+       }},
       {"conv", convs, "width of a convolution before q, k and v",
        [](Variant &v, std::string_view t) {
          return store(v.conv, parseNumber<int64_t>(t), "conv", t, convs);

@@ -101,6 +101,14 @@ std::optional<std::string> checkPool(const Variant &v) {
            " are not supported; use i32 or i64";
   if (v.snapshots && !v.slots)
     return "snapshots need slots to be written to; use slots i32 or i64";
+  if (v.log && (!v.slots || v.form != Form::Step))
+    return "a log needs form step and slots to commit to; use form step and "
+           "slots i32 or i64";
+  if (v.log && v.snapshots)
+    return "a log and snapshots are two ways back; use one of them";
+  if (v.log && v.conv)
+    return "a log is not supported with a convolution, whose cache it lacks; "
+           "use snapshots";
   if (v.snapshots && v.form != Form::Step)
     return "snapshots are not supported in form chunk; use form step";
   return std::nullopt;
@@ -256,6 +264,7 @@ std::string variantStem(const Variant &v) {
   if (v.slots)
     add(true, "pool-" + std::string(spell(*v.slots)));
   add(v.snapshots, "snapshots");
+  add(v.log, "log");
   if (v.conv)
     add(true, "conv" + std::to_string(v.conv) +
                   (v.cacheLayout == CacheLayout::History ? "h" : ""));
@@ -339,10 +348,12 @@ std::vector<Arg> kernelArgs(const Variant &v) {
   }
   if (v.snapshots)
     input("snapshots", *v.slots, "[tokens]", true, false);
+  if (v.log)
+    input("accepted", *v.slots, "[N]", true, false);
   input("offsets", v.offsetDtype, "[N + 1]", true, false);
   tensor("out", ArgKind::Output, v.dtype, "[tokens, HV, V]", false, true);
   tensor("ht", ArgKind::Output, v.stateDtype, state, true, false);
-  if (v.form == Form::Chunk)
+  if (v.form == Form::Chunk || v.log)
     args.push_back({"workspace", ArgKind::Workspace, DType::I8, true, "bytes"});
   if (v.slots)
     tensor("status", ArgKind::Output, DType::I64, "[1]", true, false);

@@ -59,7 +59,7 @@ class Request(_Struct):
                 ("snapshots", c_int64), ("conv", c_int64),
                 ("cache_layout", c_char_p), ("norm", c_char_p),
                 ("norm_eps", c_double), ("strides", POINTER(Stride)),
-                ("stride_count", c_int64)]
+                ("stride_count", c_int64), ("log", c_int64)]
 
 
 class KernelInfo(_Struct):
@@ -87,7 +87,7 @@ class Call(_Struct):
         + _sizes("N T H HV pool slot_pitch head_pitch q_cache_pitch "
                  "k_cache_pitch v_cache_pitch q_stride k_stride v_stride "
                  "g_stride beta_stride a_stride b_stride z_stride out_stride")
-        + [("scale", c_float)] + _sizes("overlap"))
+        + [("scale", c_float)] + _sizes("overlap") + _pointers("accepted"))
 
 
 _SIGNATURES = {

@@ -202,10 +202,24 @@ func.func @recurrence_c10(%q: tensor<?x?x64xf32>, %i: tensor<?xi32>, %s: f32) {
 
 func.func @recurrence_c11(%q: tensor<?x?x64xf32>, %h0: tensor<?x?x64x64xf32>,
     %i: tensor<?xi32>, %j: tensor<?xi64>, %s: f32) {
-  // expected-error @below {{expected slots, sources and snapshots of one element type, but got 'tensor<?xi32>' and 'tensor<?xi64>'}}
+  // expected-error @below {{expected slots, sources, snapshots and accepted of one element type, but got 'tensor<?xi32>' and 'tensor<?xi64>'}}
   %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
       v(%q : tensor<?x?x64xf32>) initial(%h0 : tensor<?x?x64x64xf32>)
       slots(%i : tensor<?xi32>) snapshots(%j : tensor<?xi64>) scale(%s)
+      {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
+      -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
+  return
+}
+
+// -----
+
+func.func @recurrence_c12(%q: tensor<?x?x64xf32>, %h0: tensor<?x?x64x64xf32>,
+    %i: tensor<?xi32>, %s: f32) {
+  // expected-error @below {{expected accepted only with slots and without snapshots}}
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xf32>) k(%q : tensor<?x?x64xf32>)
+      v(%q : tensor<?x?x64xf32>) initial(%h0 : tensor<?x?x64x64xf32>)
+      slots(%i : tensor<?xi32>) snapshots(%i : tensor<?xi32>)
+      accepted(%i : tensor<?xi32>) scale(%s)
       {layout = #dplr.layout<vk>, precision = #dplr.precision<default>}
       -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
   return

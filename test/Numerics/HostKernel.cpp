@@ -81,14 +81,20 @@ std::optional<std::string> HostVariant::runLaunches(
   if (!workspace.ok())
     return workspace.status().message();
   c.provideWorkspace(*workspace);
-  for (auto [launch, each] :
-       llvm::zip(program.variant.launches, program.kernels)) {
-    StatusOr<int64_t> grid = gridOf(program.variant, launch, 1, c.argv());
-    if (!grid.ok())
-      return grid.status().message();
-    if (!launchOne(each, *grid))
-      return "no memory for scratch";
+  for (bool isSecond : {false, true}) {
+    if (isSecond && !c.commits())
+      break;
+    c.commit(isSecond);
+    for (auto [launch, each] :
+         llvm::zip(program.variant.launches, program.kernels)) {
+      StatusOr<int64_t> grid = gridOf(program.variant, launch, 1, c.argv());
+      if (!grid.ok())
+        return grid.status().message();
+      if (!launchOne(each, *grid))
+        return "no memory for scratch";
+    }
   }
+  c.commit(false);
   return std::nullopt;
 }
 

@@ -7,6 +7,7 @@
 
 #include "gtest/gtest.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <sys/mman.h>
@@ -31,6 +32,11 @@ Variant withSnapshots(Variant v) {
   return v;
 }
 
+Variant withLog(Variant v) {
+  v.log = true;
+  return v;
+}
+
 /// Every part that touches a pool at least twice.
 std::vector<Variant> variants() {
   Variant bf16 = poolVariant(Form::Step, DType::I64);
@@ -51,6 +57,8 @@ std::vector<Variant> variants() {
       poolVariant(Form::Step), bf16, head, pair, constant, chunk, chunkKv};
   for (const Variant &v : {all[0], bf16, pair})
     all.push_back(withSnapshots(v));
+  for (const Variant &v : {all[0], bf16, head, pair, constant})
+    all.push_back(withLog(v));
   for (Variant &v : all)
     v = resolved(v);
   return all;
@@ -301,6 +309,59 @@ TEST(Pool, SnapshotsEqualSingleSteps) {
       }
     }
   }
+}
+
+// A call that keeps a log leaves every slot alone.
+TEST(Pool, LogsLeaveThePoolAlone) {
+  for (int64_t tokens : {0, 1, 4, 8}) {
+    CaseSpec spec = specOf(resolved(withLog(poolVariant(Form::Step))));
+    spec.tokens = tokens;
+    spec.commits = false;
+    expectCorrect(spec);
+  }
+}
+
+// Commits of every prefix, bit by bit; counts beyond both ends are clamped.
+TEST(Pool, CommitsEqualSingleSteps) {
+  for (int64_t tokens = 1; tokens <= 8; ++tokens)
+    for (int64_t accepted = -1; accepted <= tokens + 1; ++accepted) {
+      CaseSpec spec = specOf(resolved(withLog(poolVariant(Form::Step))));
+      spec.sequences = 2;
+      spec.tokens = tokens;
+      spec.accepted = {accepted, tokens - accepted};
+      Case draft = makeCase(spec);
+      runOrFail(draft);
+      CaseSpec one = specOf(resolved(poolVariant(Form::Step)));
+      one.sequences = 2;
+      one.tokens = 1;
+      one.slots = {2, 0};
+      Case single = makeCase(one);
+      for (int64_t n = 0; n < 2; ++n)
+        for (int64_t head = 0; head < 4; ++head)
+          for (int64_t i = 0; i < 64 * 32; ++i)
+            single.find("h0")->set(
+                single.poolRow(one.slots[n], head), 0, i,
+                draft.poolBefore()->get(draft.poolRow(draft.slots()[n], head),
+                                        0, i));
+      for (int64_t t = 0; t <= tokens; ++t) {
+        for (int64_t n = 0; n < 2; ++n)
+          for (int64_t head = 0; head < 4; ++head)
+            if (t == std::clamp<int64_t>(spec.accepted[n], 0, tokens))
+              EXPECT_TRUE(stateOf(draft, draft.slots()[n], head) ==
+                          stateOf(single, one.slots[n], head))
+                  << spec.accepted[n] << " of " << tokens;
+        if (t == tokens)
+          break;
+        for (int64_t n = 0; n < 2; ++n)
+          copyTokens(draft, n * tokens + t, single, n, 1);
+        runOrFail(single);
+        for (int64_t n = 0; n < 2; ++n)
+          for (int64_t head = 0; head < 4; ++head)
+            for (int64_t j = 0; j < 32; ++j)
+              EXPECT_EQ(draft.find("out")->get(n * tokens + t, head, j),
+                        single.find("out")->get(n, head, j));
+      }
+    }
 }
 
 // STA-9: verify 5 tokens, accept some, go on from the snapshot of the last one

@@ -126,6 +126,7 @@ TEST_F(Select, ComparesEveryOption) {
       {"precision", {"high"}},
       {"slots", {"i32"}},
       {"snapshots", {"true", "slots", "i32"}},
+      {"log", {"true", "slots", "i32"}},
       {"conv", {"4"}},
       {"cache-layout", {"history", "conv", "4"}},
       {"norm", {"silu"}},

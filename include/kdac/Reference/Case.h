@@ -47,6 +47,10 @@ struct CaseSpec {
   bool hasSnapshots = true; ///< of variants with snapshots
   bool checked = true;      ///< a status word
   std::vector<int64_t> slots, sources, snapshots;
+  /// Of variants with a log: a second call commits `accepted`, drawn where it
+  /// is not given; else the first alone runs.
+  bool commits = true;
+  std::vector<int64_t> accepted;
   bool hasCaches = true; ///< of variants with a convolution
   int64_t cacheGap = 0;  ///< elements between slots of a cache; a multiple of 8
   int64_t headGap = 0;   ///< elements between heads of a slot; a multiple of 8
@@ -109,6 +113,12 @@ public:
   const std::vector<int64_t> &slots() const { return slotOf; }
   const std::vector<int64_t> &sources() const { return sourceOf; }
   const std::vector<int64_t> &snapshots() const { return snapshotOf; }
+  /// Of a variant with a log: how many tokens the second call commits.
+  const std::vector<int64_t> &accepted() const { return acceptedOf; }
+  /// True if there is a second call; argv is that call's from `commit` on.
+  bool commits() const { return !acceptedOf.empty(); }
+  void commit(bool isSecond) { committing = isSecond; }
+  bool isCommitting() const { return committing; }
   bool isSlot(int64_t index) const { return index >= 0 && index < poolCount; }
   /// The pool before the run: h0 itself changes in place.
   const Buffer *poolBefore() const { return before.get(); }
@@ -137,7 +147,8 @@ private:
   float scaleValue = 1.0f;
   std::vector<Arg> args;
   int64_t poolCount = 0;
-  std::vector<int64_t> slotOf, sourceOf, snapshotOf;
+  std::vector<int64_t> slotOf, sourceOf, snapshotOf, acceptedOf;
+  bool committing = false;
   std::shared_ptr<Buffer> before;
   std::vector<std::shared_ptr<Buffer>> cachesBefore;
   std::vector<Buffer> tensors;

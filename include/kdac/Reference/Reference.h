@@ -87,6 +87,8 @@ struct Operands {
   std::vector<bool> skipped;
   GatedNorm norm;       ///< of the output; not of the recurrence itself
   bool keepAll = false; ///< return the state after every token
+  /// Tokens after which the final state of each sequence is taken. Empty: all.
+  std::vector<int64_t> accepted;
 };
 
 /// What dplr.recurrence returns.

@@ -50,6 +50,9 @@ struct Variant {
   /// Step form with slots: the state after each token goes to a slot of its
   /// own.
   bool snapshots = false;
+  /// Step form with slots: a call leaves the pool alone and keeps a log of its
+  /// tokens in the workspace; a second one commits the accepted ones.
+  bool log = false;
   /// Width of a causal convolution with SiLU in front of q, k and v, 2 to 4; 0:
   /// none.
   int64_t conv = 0;
@@ -102,13 +105,13 @@ struct Arg {
 };
 
 /// Arguments in ABI order: q k v g beta A_log dt_bias a b, q_conv k_conv v_conv
-/// q_cache k_cache v_cache, z norm_weight, h0 slots sources snapshots offsets
-/// out ht workspace (chunk form; whatever its schedule, so that schedules are
-/// interchangeable) status, then sizes (N T H HV, pool slot_pitch head_pitch,
-/// q_cache_pitch k_cache_pitch v_cache_pitch, and one token stride, in
-/// elements, per sequence tensor), then scale. Absent tensors have neither a
-/// pointer nor a stride. Without offsets every sequence has T tokens; with them
-/// T is the number of all tokens.
+/// q_cache k_cache v_cache, z norm_weight, h0 slots sources snapshots accepted
+/// offsets out ht workspace (chunk form, and with a log; whatever its schedule,
+/// so that schedules are interchangeable) status, then sizes (N T H HV, pool
+/// slot_pitch head_pitch, q_cache_pitch k_cache_pitch v_cache_pitch, and one
+/// token stride, in elements, per sequence tensor), then scale. Absent tensors
+/// have neither a pointer nor a stride. Without offsets every sequence has T
+/// tokens; with them T is the number of all tokens.
 ///
 /// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
 /// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
