@@ -72,11 +72,18 @@ StatusOr<BenchRunner::Sets> BenchRunner::makeSets(const PackVariant &pack,
 }
 
 Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
-                               const BenchCall &call, cuda::Stream stream,
+                               BenchCall &call, cuda::Stream stream,
                                Entry &entry) {
   const Variant &v = kernel.variant().variant;
   if (Status s = kernel.launch(stream, call.arguments()); !s.ok())
     return s;
+  if (v.log) {
+    call.commit(true);
+    Status s = kernel.launch(stream, call.arguments());
+    call.commit(false);
+    if (!s.ok())
+      return s;
+  }
   {
     Device::Scope scope(device);
     if (Status s = device.driver().check(
@@ -176,6 +183,24 @@ StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
   return all;
 }
 
+Status BenchRunner::timeCommit(const GpuKernel &kernel, const Sets &sets,
+                               cuda::Stream stream, std::string &launches) {
+  for (const std::unique_ptr<BenchCall> &set : sets)
+    set->commit(true);
+  StatusOr<GpuKernel::Grids> grids = kernel.check(sets[0]->arguments());
+  bool isGraph = false;
+  StatusOr<double> us = grids.ok() ? time(kernel, sets, stream, *grids, isGraph)
+                                   : StatusOr<double>(grids.status());
+  for (const std::unique_ptr<BenchCall> &set : sets)
+    set->commit(false);
+  if (!us.ok())
+    return us.status();
+  char text[64];
+  std::snprintf(text, sizeof text, "  commit of all tokens: %.1f us\n", *us);
+  launches += text;
+  return Status::success();
+}
+
 StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
                                      const BenchShape &shape,
                                      std::string &launches) {
@@ -196,6 +221,9 @@ StatusOr<Entry> BenchRunner::measure(const GpuKernel &kernel,
   StatusOr<double> us = time(kernel, *sets, stream->get(), launches, isGraph);
   if (!us.ok())
     return us.status();
+  if (kernel.variant().variant.log)
+    if (Status s = timeCommit(kernel, *sets, stream->get(), launches); !s.ok())
+      return s;
   if (!correct.ok())
     return Status(correct.code(), correct.message() + " (it took " +
                                       std::to_string(*us) + " us)");

@@ -26,7 +26,10 @@ private:
   /// Runs the first set and fills in the entry's errors; fails if one is above
   /// its bound.
   Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
-                    const BenchCall &call, cuda::Stream stream, Entry &entry);
+                    BenchCall &call, cuda::Stream stream, Entry &entry);
+  /// A line for the commit of all tokens.
+  Status timeCommit(const GpuKernel &kernel, const Sets &sets,
+                    cuda::Stream stream, std::string &launches);
   StatusOr<double> time(const GpuKernel &kernel, const Sets &sets,
                         cuda::Stream stream, const GpuKernel::Grids &grids,
                         bool &isGraph);

@@ -35,7 +35,7 @@ struct Sizes {
       return shape.allTokens();
     if (arg.name == "offsets")
       return shape.lengths.empty() ? 0 : shape.sequences + 1;
-    if (arg.name == "slots")
+    if (arg.name == "slots" || arg.name == "accepted")
       return shape.sequences;
     if (arg.name == "sources" || arg.name == "status")
       return 0;
@@ -180,8 +180,14 @@ Status BenchCall::bringWorkspace(const Device &device,
   if (!buffer.ok())
     return buffer.status().with("workspace");
   slots[workspaceSlot] = buffer->address();
+  if (variant.variant.log) // a result, unlike scratch
+    total += static_cast<double>(buffer->bytes());
   tensors.emplace("workspace", std::move(*buffer));
   return Status::success();
+}
+
+void BenchCall::commit(bool isSecond) {
+  slots[acceptedSlot] = isSecond ? find("accepted")->address() : 0;
 }
 
 const DeviceBuffer *BenchCall::find(const std::string &name) const {
@@ -221,9 +227,17 @@ Status BenchCall::add(const Device &device, const Variant &variant,
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
       : arg.name == "slots" || arg.name == "snapshots"
           ? uploadIntegers(*buffer, arg.dtype, upTo(elements))
+      : arg.name == "accepted"
+          ? uploadIntegers(*buffer, arg.dtype,
+                           std::vector<int64_t>(static_cast<size_t>(elements),
+                                                shape.allTokens()))
           : patterns.of(variant, arg).fill(*buffer, elements, stream, device);
-  slots[i] = buffer->address();
-  total += static_cast<double>(size);
+  if (arg.name == "accepted")
+    acceptedSlot = i; // null until commit
+  else
+    slots[i] = buffer->address();
+  if (arg.name != "ht" || !variant.log)
+    total += static_cast<double>(size);
   tensors.emplace(arg.name, std::move(*buffer));
   return status;
 }

@@ -23,6 +23,9 @@ public:
   Status bringWorkspace(const Device &device, const PackVariant &variant);
 
   CallArguments arguments() const { return argv.data(); }
+  /// Of a variant with a log: the call that commits all tokens from here on, or
+  /// again the one that keeps them.
+  void commit(bool isSecond);
   /// Bytes of all tensors: what any kernel must move.
   double bytes() const { return total; }
   /// The tensor called `name`, or null.
@@ -35,7 +38,7 @@ private:
 
   std::vector<uint64_t> slots;
   std::vector<void *> argv;
-  size_t workspaceSlot = 0;
+  size_t workspaceSlot = 0, acceptedSlot = 0;
   std::map<std::string, DeviceBuffer> tensors;
   double total = 0;
 };

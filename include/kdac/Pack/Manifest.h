@@ -47,8 +47,9 @@ struct Launch {
   LaunchAbi abi = LaunchAbi::Bare;
   /// Number of program instances, flat on x, as a size expression over the
   /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in
-  /// a call with a status word, else 0; `sms` are the GPU's multiprocessors, 1
-  /// on the host. A launch of no instances does not happen.
+  /// a call with a status word, else 0, `committed` in one with accepted
+  /// counts; `sms` are the GPU's multiprocessors, 1 on the host. A launch of no
+  /// instances does not happen.
   std::string grid;
   /// Where not empty, over the same names: the launch belongs to a schedule, of
   /// which a variant may hold several, and only happens where this is not 0.
