@@ -31,7 +31,7 @@ CASE_FIELDS = ["recurrence", "form", "B", "T", "N", "lengths", "H", "HV", "K",
 DEFAULT = os.path.join(os.path.dirname(__file__), "..", "test", "gpu",
                        "ledger.jsonl")
 PACK_MAGIC = b"\x89KDAC\r\n\n"
-PACK_VERSIONS = (1, 2)
+PACK_VERSIONS = (1, 2, 3)
 # What a peer's line and a ledger line must share to be about the same work.
 PEER_FIELDS = ["recurrence", "form", "B", "T", "N", "lengths", "H", "HV", "K",
                "V", "gate", "dtype", "state_dtype"]
@@ -139,7 +139,7 @@ def read_manifest(path):
             version, _, size = struct.unpack("<IIQ", header[8:24])
             if version not in PACK_VERSIONS:
                 raise Refusal(f"'{path}' has pack version {version}, but this "
-                              "script reads versions 1 and 2")
+                              "script reads versions 1 to 3")
             return json.loads(file.read(size))
     except OSError as error:
         raise Refusal(f"cannot read '{path}': {error.strerror}") from None
@@ -241,17 +241,21 @@ def is_tabled(line, variant):
 
 
 def table_rows(lines):
-    """For every kernel and shape the newest time, with the newest peer's."""
+    """For every kernel and shape the newest time of the PTX that ran last, with
+    the newest peer's: a time of older code is no time of this kernel."""
     rows = []
     for kernel, variant in TABLE_KERNELS.items():
         timed = sorted((line for line in lines if is_tabled(line, variant)),
                        key=lambda line: line["date"])
         for shape in TABLE_SHAPES:
             same = [line for line in timed if shape_of(line["case"]) == shape]
-            if not same:
+            present = [line for line in same
+                       if line["ptx_sha256"] == timed[-1]["ptx_sha256"]]
+            if not present:
                 continue
             peers = [line["peer"] for line in same if "peer" in line]
-            rows.append((kernel, shape, same[-1], peers[-1] if peers else None))
+            rows.append((kernel, shape, present[-1],
+                         peers[-1] if peers else None))
     return rows
 
 

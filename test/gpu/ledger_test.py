@@ -182,6 +182,13 @@ class LedgerTest(unittest.TestCase):
             "| KDA bounded | `chunk:1:512:64` | 100 \u00b5s | **200** | 50 % | "
             "600 (fla) | 3.0 |"])
 
+    def test_table_has_no_time_of_older_code(self):
+        old = self.tabled("2026-01-01", 400.0)
+        old["case"].update(T=8192)
+        self.run_tool("merge", self.write("a", [self.tabled("2026-02-01", 200.0),
+                                                old]))
+        self.assertNotIn("8192", self.run_tool("table")[1])
+
     def test_table_is_written_and_compared_in_a_document(self):
         self.run_tool("merge", self.write("a", [self.tabled("2026-01-01", 200.0)]))
         doc = self.path("doc.md")
