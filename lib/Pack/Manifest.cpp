@@ -185,8 +185,7 @@ Variant readVariant(const json &value, const std::string &where,
 
 /// What size expressions may use; Call.cpp binds them.
 const std::vector<std::string_view> sizeNames = {
-    "N", "T", "tokens", "H", "HV", "K", "V", "checked", "committed",
-    "sms"};
+    "N", "T", "tokens", "H", "HV", "K", "V", "checked", "committed", "sms"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);
