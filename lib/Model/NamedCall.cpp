@@ -1,5 +1,7 @@
 #include "NamedCall.h"
 
+#include <algorithm>
+
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -73,12 +75,21 @@ Request kdaRequest(const ModelConfig &config, bool isStep, bool isWhole,
 
 StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
                                     int64_t pieces, int64_t tokens) {
-  call.size("N", pieces);
   call.size("T", tokens);
   call.size("H", config.kdaHeads);
   call.size("HV", config.kdaHeads);
   call.pointer("offsets", &call);
-  return call.workspaceBytes();
+  // Fewer pieces may take more: their sequences are cut into segments. Fewer
+  // tokens never do.
+  int64_t most = 0;
+  for (int64_t count = 1; count <= std::max<int64_t>(pieces, 1); ++count) {
+    call.size("N", count);
+    StatusOr<int64_t> bytes = call.workspaceBytes();
+    if (!bytes.ok())
+      return bytes;
+    most = std::max(most, *bytes);
+  }
+  return most;
 }
 
 void setRecurrence(NamedCall &call, const ModelConfig &config,

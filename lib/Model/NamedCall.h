@@ -38,7 +38,7 @@ private:
 Request kdaRequest(const ModelConfig &config, bool isStep, bool isWhole,
                    Element type);
 
-/// The sizes that decide the scratch of the largest call.
+/// Scratch that is enough for every call of up to so many pieces and tokens.
 StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
                                     int64_t pieces, int64_t tokens);
 
