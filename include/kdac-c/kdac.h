@@ -220,6 +220,7 @@ typedef struct kdac_call {
 
 /* Bytes of device memory that a call of these sizes needs as workspace; 0 where
  * a null workspace will do. Looks at sizes, and at offsets being NULL or not.
+ * More tokens never need less; fewer sequences of as many tokens may need more.
  * Calls that may run at the same time need workspaces of their own. */
 KDAC_API KDAC_CHECKED kdac_status *
 kdac_kernel_workspace_bytes(const kdac_kernel *kernel, const kdac_call *call,
