@@ -96,8 +96,12 @@ StatusOr<std::shared_ptr<const Driver>> Driver::load(const char *library) {
 
 bool Driver::hasModels() const {
   return memGetInfo && memHostAlloc && memFreeHost && memcpyHtoDAsync &&
-         memcpyDtoHAsync && streamBeginCapture && streamEndCapture &&
-         graphInstantiate && graphLaunch && graphExecDestroy && graphDestroy;
+         memcpyDtoHAsync && hasGraphs();
+}
+
+bool Driver::hasGraphs() const {
+  return streamBeginCapture && streamEndCapture && graphInstantiate &&
+         graphLaunch && graphExecDestroy && graphDestroy;
 }
 
 Status Driver::check(Result result, const char *what) const {

@@ -144,8 +144,7 @@ StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
                            minSamples, maxSamples);
   StatusOr<double> us = 0.0;
   if (isGraph) {
-    StatusOr<Replay> graph =
-        Replay::capture(device, stream, session.settings.driver, enqueue);
+    StatusOr<Replay> graph = Replay::capture(device, stream, enqueue);
     if (!graph.ok())
       return graph.status();
     us = medianMicroseconds(device, stream, samples,

@@ -13,9 +13,8 @@ namespace kdac::selftest {
 /// An instantiated graph.
 class Replay {
 public:
-  /// Captures what `enqueue` puts on `stream`. `library` is the driver's.
+  /// Captures what `enqueue` puts on `stream`.
   static StatusOr<Replay> capture(const Device &device, cuda::Stream stream,
-                                  const std::string &library,
                                   const std::function<Status()> &enqueue);
   Replay(Replay &&other) noexcept;
   Replay &operator=(Replay &&) = delete;
@@ -24,13 +23,11 @@ public:
   Status launch(cuda::Stream stream) const;
 
 private:
-  struct Entries;
-  Replay(Device device, const Entries &entries, void *exec)
-      : device(std::move(device)), entries(&entries), exec(exec) {}
+  Replay(Device device, cuda::GraphExec exec)
+      : device(std::move(device)), exec(exec) {}
 
   Device device;
-  const Entries *entries;
-  void *exec;
+  cuda::GraphExec exec;
 };
 
 } // namespace kdac::selftest

@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <dlfcn.h>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -35,32 +34,6 @@ Error errorOf(kdac_status *status) {
   kdac_status_free(status);
   return text;
 }
-
-/// The driver's graph functions, which the runtime has no use for.
-struct Graphs {
-  int (*beginCapture)(cuda::Stream, int) = nullptr;
-  int (*endCapture)(cuda::Stream, void **) = nullptr;
-  int (*instantiate)(void **, void *, unsigned long long) = nullptr;
-  int (*launch)(void *, cuda::Stream) = nullptr;
-  int (*destroyExec)(void *) = nullptr;
-  int (*destroy)(void *) = nullptr;
-
-  bool find(const char *library) {
-    void *handle = ::dlopen(library, RTLD_NOW);
-    auto get = [&](const char *name, auto &slot) {
-      slot = handle ? reinterpret_cast<std::decay_t<decltype(slot)>>(
-                          ::dlsym(handle, name))
-                    : nullptr;
-      return slot != nullptr;
-    };
-    return get("cuStreamBeginCapture_v2", beginCapture) &&
-           get("cuStreamEndCapture", endCapture) &&
-           get("cuGraphInstantiateWithFlags", instantiate) &&
-           get("cuGraphLaunch", launch) &&
-           get("cuGraphExecDestroy", destroyExec) &&
-           get("cuGraphDestroy", destroy);
-  }
-};
 
 /// Device copies of a case's buffers, and the call on them.
 class DeviceCase {
@@ -175,33 +148,34 @@ private:
 /// Launches under capture and replays the graph.
 class Replay {
 public:
-  Replay(const Graphs &graphs, const Device &device, cuda::Stream stream)
-      : graphs(graphs), device(device), stream(stream) {}
+  Replay(const Device &device, cuda::Stream stream)
+      : device(device), stream(stream) {}
 
   Error run(kdac_kernel *kernel, const kdac_call &call, int replays) {
+    const cuda::Driver &d = device.driver();
     Device::Scope scope(device);
-    constexpr int threadLocal = 1;
-    if (int code = graphs.beginCapture(stream, threadLocal))
+    if (int code = d.streamBeginCapture(stream, cuda::captureThreadLocal))
       return said("begin of capture", code);
     Error launched = errorOf(kdac_kernel_launch(kernel, stream, &call));
-    void *graph = nullptr, *exec = nullptr;
-    int ended = graphs.endCapture(stream, &graph);
+    cuda::Graph graph = nullptr;
+    cuda::GraphExec exec = nullptr;
+    int ended = d.streamEndCapture(stream, &graph);
     if (launched)
       return launched;
     if (ended)
       return said("end of capture", ended);
     Error error;
-    if (int code = graphs.instantiate(&exec, graph, 0))
+    if (int code = d.graphInstantiate(&exec, graph, 0))
       error = said("instantiation", code);
     for (int i = 0; !error && i < replays; ++i)
-      if (int code = graphs.launch(exec, stream))
+      if (int code = d.graphLaunch(exec, stream))
         error = said("graph launch", code);
-    int waited = device.driver().streamSynchronize(stream);
+    int waited = d.streamSynchronize(stream);
     if (!error && waited)
       error = said("replay", waited);
     if (exec)
-      graphs.destroyExec(exec);
-    graphs.destroy(graph);
+      d.graphExecDestroy(exec);
+    d.graphDestroy(graph);
     return error;
   }
 
@@ -210,7 +184,6 @@ private:
     return device.driver().check(code, what).message();
   }
 
-  const Graphs &graphs;
   const Device &device;
   cuda::Stream stream;
 };
@@ -231,9 +204,8 @@ std::vector<CaseSpec> casesOf(const Variant &variant) {
 
 class Tester {
 public:
-  Tester(const std::string &path, int ordinal, const char *driver,
-         const Graphs &graphs)
-      : path(path), ordinal(ordinal), driver(driver), graphs(graphs) {}
+  Tester(const std::string &path, int ordinal, const char *driver)
+      : path(path), ordinal(ordinal), driver(driver) {}
 
   /// Runs all variants that have code for the GPU.
   Error run() {
@@ -306,8 +278,7 @@ private:
       // What is updated in place is updated by every replay.
       const Variant &v = spec.variant;
       int replays = v.slots || v.conv ? 1 : 2;
-      if (Error error =
-              Replay(graphs, device, stream).run(kernel, call, replays))
+      if (Error error = Replay(device, stream).run(kernel, call, replays))
         return error;
       return on.download();
     };
@@ -320,7 +291,6 @@ private:
   std::string path;
   int ordinal;
   const char *driver;
-  const Graphs &graphs;
 };
 
 std::vector<int> ordinalsOf(const char *text) {
@@ -338,14 +308,14 @@ int main(int argc, char **argv) {
     return 2;
   }
   const char *driver = argc > 3 ? argv[3] : "libcuda.so.1";
-  Graphs graphs;
-  if (!graphs.find(driver)) {
+  auto loaded = cuda::Driver::load(driver);
+  if (!loaded.ok() || !(*loaded)->hasGraphs()) {
     std::fprintf(stderr, "kdac-graph-test: no CUDA driver with graphs\n");
     return 2;
   }
   std::vector<Tester> testers;
   for (int ordinal : ordinalsOf(argc > 2 ? argv[2] : "0"))
-    testers.emplace_back(argv[1], ordinal, driver, graphs);
+    testers.emplace_back(argv[1], ordinal, driver);
   std::atomic<bool> good{true};
   std::vector<std::thread> threads;
   for (Tester &tester : testers)

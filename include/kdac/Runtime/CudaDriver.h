@@ -38,7 +38,8 @@ constexpr Result notReady = 600;
 constexpr int functionMaxDynamicShared = 8; ///< CU_FUNC_ATTRIBUTE_...
 constexpr int functionLocalBytes = 3;
 constexpr unsigned streamNonBlocking = 1;
-constexpr int captureRelaxed = 2; ///< CU_STREAM_CAPTURE_MODE_RELAXED
+constexpr int captureThreadLocal = 1; ///< CU_STREAM_CAPTURE_MODE_..._LOCAL
+constexpr int captureRelaxed = 2;     ///< CU_STREAM_CAPTURE_MODE_RELAXED
 
 /// CUlaunchAttribute with the one that kdac sets.
 struct LaunchAttribute {
@@ -112,6 +113,7 @@ struct Driver {
   Result (*graphExecDestroy)(GraphExec) = nullptr;
   Result (*graphDestroy)(Graph) = nullptr;
   bool hasModels() const;
+  bool hasGraphs() const; ///< those of streams under capture and of graphs
 
   /// Loads libcuda.so.1, or the library called `library` (for tests), and
   /// initialises it. The library stays loaded: drivers do not unload cleanly.
