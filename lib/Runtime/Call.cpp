@@ -2,6 +2,7 @@
 #include "kdac/Pack/SizeExpr.h"
 #include "kdac/Variant/SlotFault.h"
 
+#include <algorithm>
 #include <cinttypes>
 #include <cmath>
 #include <initializer_list>
@@ -270,16 +271,17 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
 
 namespace {
 
-/// With `schedule`, see gridOf, the size that picks it is 1.
-StatusOr<int64_t> evaluate(const std::string &text, const PackVariant &packed,
-                           const Reader &reader, int64_t multiprocessors,
-                           const std::string *schedule = nullptr) {
+/// What a call's size expressions may use, computed once for all of them. With
+/// `schedule`, see gridsOf, the size that picks it is 1.
+StatusOr<SizeBindings> bindingsOf(const PackVariant &packed,
+                                  const Reader &reader, int64_t multiprocessors,
+                                  const std::string *schedule = nullptr) {
   int64_t sequences = reader.size("N"), length = reader.size("T");
   StatusOr<int64_t> tokens =
       evaluateSize(reader.isNull("offsets") ? "N * T" : "T",
                    {{"N", sequences}, {"T", length}});
   if (!tokens.ok())
-    return tokens;
+    return tokens.status();
   SizeBindings bindings = {{"N", sequences},
                            {"T", length},
                            {"tokens", *tokens},
@@ -295,51 +297,70 @@ StatusOr<int64_t> evaluate(const std::string &text, const PackVariant &packed,
   for (auto &[name, value] : bindings)
     if (schedule && *schedule == name)
       value = 1;
-  return evaluateSize(text, bindings);
+  return bindings;
 }
 
-} // namespace
-
-/// True if the launch belongs to the call: see gridOf.
-static StatusOr<bool> happens(const PackVariant &variant, const Launch &launch,
-                              const Reader &reader, int64_t multiprocessors,
-                              const std::string *schedule) {
+/// True if the launch belongs to the call: see gridsOf.
+StatusOr<bool> happens(const Launch &launch, const SizeBindings &bindings,
+                       const std::string *schedule) {
   if (launch.when.empty() || (schedule && *schedule == launch.when))
     return true;
   if (schedule)
     return false;
-  StatusOr<int64_t> isPicked =
-      evaluate(launch.when, variant, reader, multiprocessors);
+  StatusOr<int64_t> isPicked = evaluateSize(launch.when, bindings);
   if (!isPicked.ok())
     return isPicked.status();
   return *isPicked != 0;
 }
 
+StatusOr<int64_t> gridOf(const Launch &launch, const SizeBindings &bindings,
+                         const std::string *schedule) {
+  StatusOr<bool> exists = happens(launch, bindings, schedule);
+  if (!exists.ok())
+    return exists.status();
+  return *exists ? evaluateSize(launch.grid, bindings)
+                 : StatusOr<int64_t>(int64_t(0));
+}
+
+} // namespace
+
 StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv,
                                  const std::string *schedule) {
-  Reader reader(variant.launches.front(), argv);
+  if (std::none_of(variant.launches.begin(), variant.launches.end(),
+                   [](const Launch &launch) { return launch.usesWorkspace; }))
+    return int64_t(0);
+  StatusOr<SizeBindings> bindings =
+      bindingsOf(variant, Reader(variant.launches.front(), argv), 1, schedule);
+  if (!bindings.ok())
+    return bindings.status();
   for (const Launch &launch : variant.launches) {
     if (!launch.usesWorkspace)
       continue;
-    StatusOr<bool> used = happens(variant, launch, reader, 1, schedule);
+    StatusOr<bool> used = happens(launch, *bindings, schedule);
     if (!used.ok())
       return used.status();
     if (*used)
-      return evaluate(variant.workspace, variant, reader, 1, schedule);
+      return evaluateSize(variant.workspace, *bindings);
   }
   return int64_t(0);
 }
 
-StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
-                         int64_t multiprocessors, CallArguments argv,
-                         const std::string *schedule) {
-  Reader reader(launch, argv);
-  StatusOr<bool> exists =
-      happens(variant, launch, reader, multiprocessors, schedule);
-  if (!exists.ok())
-    return exists.status();
-  return *exists ? evaluate(launch.grid, variant, reader, multiprocessors)
-                 : StatusOr<int64_t>(int64_t(0));
+StatusOr<std::vector<int64_t>> gridsOf(const PackVariant &variant,
+                                       int64_t multiprocessors,
+                                       CallArguments argv,
+                                       const std::string *schedule) {
+  StatusOr<SizeBindings> bindings = bindingsOf(
+      variant, Reader(variant.launches.front(), argv), multiprocessors);
+  if (!bindings.ok())
+    return bindings.status();
+  std::vector<int64_t> grids;
+  for (const Launch &launch : variant.launches) {
+    StatusOr<int64_t> grid = gridOf(launch, *bindings, schedule);
+    if (!grid.ok())
+      return grid.status();
+    grids.push_back(*grid);
+  }
+  return grids;
 }
 
 } // namespace kdac

@@ -141,20 +141,18 @@ StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv,
   // Every launch of a call takes the same arguments.
   if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
     return s.with(variant.name());
-  Grids grids = {};
-  for (size_t i = 0; i < variant.launches.size(); ++i) {
-    StatusOr<int64_t> grid =
-        gridOf(variant, variant.launches[i],
-               state->device.info().multiprocessors, argv, schedule);
-    if (!grid.ok())
-      return grid.status().with(variant.name());
-    if (*grid > maxGrid)
+  StatusOr<std::vector<int64_t>> all =
+      gridsOf(variant, state->device.info().multiprocessors, argv, schedule);
+  if (!all.ok())
+    return all.status().with(variant.name());
+  for (int64_t grid : *all)
+    if (grid > maxGrid)
       return Status(ErrorCode::InvalidArgument,
-                    variant.name() + ": " + std::to_string(*grid) +
+                    variant.name() + ": " + std::to_string(grid) +
                         " program instances exceed a grid's " +
                         std::to_string(maxGrid));
-    grids[i] = *grid;
-  }
+  Grids grids = {};
+  std::copy(all->begin(), all->end(), grids.begin());
   return grids;
 }
 

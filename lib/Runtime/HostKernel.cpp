@@ -113,13 +113,13 @@ Status HostKernel::launch(HostPool &pool, CallArguments argv) const {
   // Every launch of a call takes the same arguments.
   if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
     return s.with(variant.name());
+  StatusOr<std::vector<int64_t>> grids = gridsOf(variant, 1, argv);
+  if (!grids.ok())
+    return grids.status().with(variant.name());
   for (size_t i = 0; i < variant.launches.size(); ++i) {
     const Launch &launch = variant.launches[i];
-    StatusOr<int64_t> grid = gridOf(variant, launch, 1, argv);
-    if (!grid.ok())
-      return grid.status().with(variant.name());
     // Kernels only read the array; the launcher's convention lacks the const.
-    if (!pool.run(state->entries[i], const_cast<void **>(argv), *grid,
+    if (!pool.run(state->entries[i], const_cast<void **>(argv), (*grids)[i],
                   launch.scratchBytes))
       return Status(ErrorCode::Io, variant.name() + ": no memory for " +
                                        std::to_string(launch.scratchBytes) +

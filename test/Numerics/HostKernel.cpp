@@ -85,14 +85,13 @@ std::optional<std::string> HostVariant::runLaunches(
     if (isSecond && !c.commits())
       break;
     c.commit(isSecond);
-    for (auto [launch, each] :
-         llvm::zip(program.variant.launches, program.kernels)) {
-      StatusOr<int64_t> grid = gridOf(program.variant, launch, 1, c.argv());
-      if (!grid.ok())
-        return grid.status().message();
-      if (!launchOne(each, *grid))
+    StatusOr<std::vector<int64_t>> grids =
+        gridsOf(program.variant, 1, c.argv());
+    if (!grids.ok())
+      return grids.status().message();
+    for (auto [grid, each] : llvm::zip(*grids, program.kernels))
+      if (!launchOne(each, grid))
         return "no memory for scratch";
-    }
   }
   c.commit(false);
   return std::nullopt;

@@ -46,13 +46,12 @@ static std::optional<std::string> runOnHost(const HostProgram &program,
   if (!bytes.ok())
     return bytes.status().message();
   c.provideWorkspace(*bytes);
-  for (auto [launch, kernel] : zip(variant.launches, program.kernels)) {
-    StatusOr<int64_t> grid = gridOf(variant, launch, 1, c.argv());
-    if (!grid.ok())
-      return grid.status().message();
-    if (!runOnHost(kernel.entry, c.argv(), *grid, kernel.scratchBytes))
+  StatusOr<std::vector<int64_t>> grids = gridsOf(variant, 1, c.argv());
+  if (!grids.ok())
+    return grids.status().message();
+  for (auto [grid, kernel] : zip(*grids, program.kernels))
+    if (!runOnHost(kernel.entry, c.argv(), grid, kernel.scratchBytes))
       return "no memory for scratch";
-  }
   return std::nullopt;
 }
 

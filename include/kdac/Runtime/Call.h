@@ -25,17 +25,19 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
 /// wrote nothing in that case.
 Status poolStatus(int64_t word);
 
-/// The number of program instances of a checked call: 0 means that there is
-/// nothing to run, as for a launch of a schedule that the sizes do not pick.
-/// `multiprocessors`: of the GPU, 1 on the host. `schedule`: the one to run,
-/// named by its launches' `when`, whatever the sizes; null: as they pick.
-StatusOr<int64_t> gridOf(const PackVariant &variant, const Launch &launch,
-                         int64_t multiprocessors, CallArguments argv,
-                         const std::string *schedule = nullptr);
+/// The number of program instances of every launch of a checked call: 0 means
+/// that there is nothing to run, as for a launch of a schedule that the sizes
+/// do not pick. `multiprocessors`: of the GPU, 1 on the host. `schedule`: the
+/// one to run, named by its launches' `when`, whatever the sizes; null: as they
+/// pick.
+StatusOr<std::vector<int64_t>> gridsOf(const PackVariant &variant,
+                                       int64_t multiprocessors,
+                                       CallArguments argv,
+                                       const std::string *schedule = nullptr);
 
 /// Bytes of workspace that the call needs; 0 where a null workspace will do.
 /// Only sizes and `offsets` being null or not are read; the number of
-/// multiprocessors does not matter. `schedule` as for gridOf.
+/// multiprocessors does not matter. `schedule` as for gridsOf.
 StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv,
                                  const std::string *schedule = nullptr);
 

@@ -45,10 +45,10 @@ public:
   Status launch(cuda::Stream stream, CallArguments argv,
                 bool overlap = false) const;
   /// Enqueues a call of `grid` instances that was checked before: checkCall and
-  /// gridOf done once for a call that is repeated.
+  /// gridsOf done once for a call that is repeated.
   Status launchChecked(cuda::Stream stream, CallArguments argv,
                        const Grids &grids, bool overlap = false) const;
-  /// checkCall, and gridOf of every launch; `schedule` as there.
+  /// checkCall, and gridsOf; `schedule` as there.
   StatusOr<Grids> check(CallArguments argv,
                         const std::string *schedule = nullptr) const;
 
