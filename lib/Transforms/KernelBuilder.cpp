@@ -282,7 +282,7 @@ Value KernelBuilder::mapGate(Value logits) {
     return bound >= kLogDecayFloor ? decay : b.max(decay, kLogDecayFloor);
   }
   // Roles as warps round log-decays to f16 before they sum them.
-  bool brief = schedule.getRoles() == "warps" && problem.decayRank() == 3;
+  bool brief = tile::hasWarpRoles(schedule) && problem.decayRank() == 3;
   Value decay = b.mul(b.mul(rate, b.softplus(x, brief)), -kLog2E);
   return b.max(decay, kLogDecayFloor);
 }
