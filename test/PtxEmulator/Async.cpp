@@ -44,14 +44,15 @@ void copyAsync(Warp &w, const Instruction &i, uint32_t mask) {
       w.copies[lane].push_back(op);
     else
       copyNow(w, op);
-    if (w.cta->failed)
+    if (w.cta->cluster.failed)
       return;
   }
 }
 
 void finishCopies(Warp &w, unsigned lane, uint32_t upTo) {
   auto &queue = w.copies[lane];
-  while (!queue.empty() && queue.front().group < upTo && !w.cta->failed) {
+  while (!queue.empty() && queue.front().group < upTo &&
+         !w.cta->cluster.failed) {
     AsyncOp op = queue.take();
     execute(w, op);
   }
@@ -154,6 +155,14 @@ bool bulkAligned(Warp &w, const AsyncOp &op) {
   return false;
 }
 
+/// Data and the mbarrier that is told of it must lie in one block.
+bool sameBlock(Warp &w, const AsyncOp &op) {
+  uint32_t to = op.shared, mbarrier = op.mbarrier;
+  if (sharedOwner(w, op.lane, to) != sharedOwner(w, op.lane, mbarrier))
+    w.fail(op.lane, "a bulk copy to another block than its mbarrier's");
+  return !w.cta->cluster.failed;
+}
+
 void bulkLoadNow(Warp &w, const AsyncOp &op) {
   for (uint32_t at = 0; at < op.bytes; at += 16) {
     const uint8_t *from = accessGlobal(w, op.lane, op.global + at, 16);
@@ -163,6 +172,26 @@ void bulkLoadNow(Warp &w, const AsyncOp &op) {
     if (!to)
       return;
     std::memcpy(to, from, 16);
+  }
+  arrive(w, op.lane, op.mbarrier, 0, -int64_t(op.bytes));
+}
+/// Between blocks of the cluster, or within one. Memory that is reached here
+/// may have gone since the copy began.
+void bulkCopyNow(Warp &w, const AsyncOp &op) {
+  if (w.cta->running == 0)
+    return w.fail(op.lane, "exits before its copy within the cluster has "
+                           "completed");
+  if (w.cta->options.late && !markCopy(w, op, -1))
+    return;
+  for (uint32_t at = 0; at < op.bytes; at += 16) {
+    const uint8_t *from = accessShared(w, op.lane, uint32_t(op.global) + at, 16,
+                                       Access::Read, true);
+    uint8_t *to =
+        from ? accessShared(w, op.lane, op.shared + at, 16, Access::Write, true)
+             : nullptr;
+    if (!to)
+      return;
+    std::memmove(to, from, 16);
   }
   arrive(w, op.lane, op.mbarrier, 0, -int64_t(op.bytes));
 }
@@ -189,12 +218,39 @@ void bulkLoad(Warp &w, const Instruction &i, uint32_t mask) {
     op.global = lane64(w, i.ops[1], op.lane);
     op.bytes = lane32(w, i.ops[2], op.lane);
     op.mbarrier = sharedAddress(w, i, 3, op.lane, 0);
-    if (!bulkAligned(w, op))
+    if (i.space == Space::Shared && op.shared >= clusterStride)
+      return w.fail(op.lane, "a copy to shared::cta, but to another block");
+    if (!bulkAligned(w, op) || !sameBlock(w, op))
       return;
     if (w.cta->options.late)
-      w.cta->bulkLoads.push_back({&w, op});
+      w.cta->cluster.bulk.push_back({&w, op});
     else
       bulkLoadNow(w, op);
+  }
+}
+/// The same, from the block's shared memory into some block's of the cluster.
+void bulkCopy(Warp &w, const Instruction &i, uint32_t mask) {
+  for (; mask; mask &= mask - 1) {
+    AsyncOp op;
+    op.kind = AsyncOp::BulkCopy;
+    op.pc = w.pc;
+    op.lane = firstOf(mask);
+    op.shared = sharedAddress(w, i, 0, op.lane, 0);
+    op.global = sharedAddress(w, i, 1, op.lane, 0);
+    op.bytes = lane32(w, i.ops[2], op.lane);
+    op.mbarrier = sharedAddress(w, i, 3, op.lane, 0);
+    if (op.global >= clusterStride)
+      return w.fail(op.lane, "a copy whose source is not the block's own");
+    if (!bulkAligned(w, op) || !findMbarrier(w, op.lane, op.mbarrier) ||
+        !sameBlock(w, op))
+      return;
+    if (!w.cta->options.late) {
+      bulkCopyNow(w, op);
+      continue;
+    }
+    if (!markCopy(w, op, 1))
+      return;
+    w.cta->cluster.bulk.push_back({&w, op});
   }
 }
 /// ops: to, from, bytes.
@@ -224,7 +280,8 @@ void waitBulk(Warp &w, const Instruction &i, uint32_t mask) {
     uint32_t open = w.bulkGroup[lane];
     uint32_t upTo = open - std::min(open, uint32_t(i.offset));
     auto &queue = w.bulk[lane];
-    while (!queue.empty() && queue.front().group < upTo && !w.cta->failed) {
+    while (!queue.empty() && queue.front().group < upTo &&
+           !w.cta->cluster.failed) {
       AsyncOp op = queue.take();
       execute(w, op);
     }
@@ -242,15 +299,19 @@ bool decodeBulkForm(Decoder &d) {
   bool hinted = d.take("L2::cache_hint");
   bool isLoad =
       mods.size() > 3 && mods[2].rfind("shared", 0) == 0 && mods[3] == "global";
+  d.inst.space = mods.size() > 2 && mods[2] == "shared::cta" ? Space::Shared
+                                                             : Space::Cluster;
   bool isStore =
       mods.size() > 3 && mods[2] == "global" && mods[3] == "shared::cta";
-  if (!isLoad && !isStore)
+  bool isCopy = mods.size() > 3 && mods[2] == "shared::cluster" &&
+                mods[3] == "shared::cta";
+  if (!isLoad && !isStore && !isCopy)
     return false;
   d.drop({"shared::cluster", "shared::cta", "global"});
-  d.inst.run = isLoad ? bulkLoad : bulkStore;
-  size_t n = isLoad ? 4 : 3;
-  if (!d.arity(n + hinted) ||
-      !d.take(isLoad ? "mbarrier::complete_tx::bytes" : "bulk_group"))
+  d.inst.run = isLoad ? bulkLoad : isStore ? bulkStore : bulkCopy;
+  size_t n = isStore ? 3 : 4;
+  if (!d.arity(n + hinted) || (hinted && isCopy) ||
+      !d.take(isStore ? "bulk_group" : "mbarrier::complete_tx::bytes"))
     return false;
   for (size_t k = 0; k < n; ++k)
     if (!(k == 2 ? d.value(ops[k], Type::U32) : plainAddress(d, ops[k])))
@@ -280,7 +341,7 @@ bool decodeBulk(Decoder &d) {
 void execute(Warp &w, const AsyncOp &op) {
   // Reports name the instruction that started the work.
   int32_t pc = std::exchange(w.pc, op.pc);
-  ++w.cta->effects;
+  ++w.cta->cluster.effects;
   switch (op.kind) {
   case AsyncOp::CpAsync:
     copyNow(w, op);
@@ -293,6 +354,9 @@ void execute(Warp &w, const AsyncOp &op) {
     break;
   case AsyncOp::BulkStore:
     bulkStoreNow(w, op);
+    break;
+  case AsyncOp::BulkCopy:
+    bulkCopyNow(w, op);
     break;
   case AsyncOp::Wgmma:
     executeWgmma(w, op);

@@ -1,6 +1,8 @@
 // Moves, branches, barriers, fences, and what is only a hint.
 #include "Lanes.h"
 
+#include <algorithm>
+
 namespace kdac::ptx {
 
 namespace {
@@ -104,9 +106,11 @@ void leave(Warp &w, const Instruction &, uint32_t mask) {
   w.group().mask &= ~mask;
   w.group().pc = w.pc + 1;
   w.regroup = true;
-  ++w.cta->effects;
+  ++w.cta->cluster.effects;
+  w.cta->running -= !w.live;
   for (unsigned number = 0; number < 16; ++number)
     w.cta->checkBarrier(number);
+  w.cta->cluster.checkBarrier();
 }
 bool decodeLeave(Decoder &d) {
   d.take("uni");
@@ -146,7 +150,7 @@ void barrier(Warp &w, const Instruction &i, uint32_t mask) {
                             " threads arrive at barrier " +
                             std::to_string(number));
   uint32_t generation = b.generation;
-  ++cta.effects;
+  ++cta.cluster.effects;
   cta.checkBarrier(number);
   if (i.kind & 1 || b.generation != generation)
     return;
@@ -186,34 +190,51 @@ bool decodeBarrier(Decoder &d, bool aligned) {
 void nothing(Warp &, const Instruction &, uint32_t) {}
 
 bool decodeBar(Decoder &d) { return decodeBarrier(d, true); }
-/// barrier, and barrier.cluster, which a cluster of one CTA treats as a barrier
-/// of the CTA (the wait) that is arrived at when waited for.
 bool decodeGeneralBarrier(Decoder &d) {
   if (!d.take("cluster"))
     return decodeBarrier(d, false);
-  d.drop({"aligned", "release", "acquire", "relaxed"});
+  d.inst.converge = d.take("aligned") ? Converge::Warp : Converge::None;
   if (d.take("arrive")) {
-    d.inst.run = nothing;
+    d.inst.kind = d.take("relaxed");
+    if (!d.inst.kind)
+      d.take("release");
+    d.inst.run = [](Warp &w, const Instruction &i, uint32_t mask) {
+      arriveAtCluster(w, mask, !i.kind);
+    };
     return d.arity(0) && d.done();
   }
-  d.inst.run = barrier;
-  d.inst.kind = 2;
-  d.inst.converge = Converge::Warp;
-  d.push(d.constant(15, 32));
+  d.take("acquire");
+  d.inst.run = [](Warp &w, const Instruction &, uint32_t mask) {
+    waitForCluster(w, mask);
+  };
   return d.take("wait") && d.arity(0) && d.done();
 }
 
 //===--- fences and hints ---------------------------------------------------//
 
-void proxyFence(Warp &w, const Instruction &, uint32_t mask) {
-  eachLane(mask, [&](unsigned lane) { ++w.proxyEpoch[lane]; });
+/// What a fence orders, beyond its block's ordinary accesses.
+enum Fence : uint8_t { OwnProxy = 1, RemoteProxy = 2, Release = 4 };
+void fence(Warp &w, const Instruction &i, uint32_t mask) {
+  eachLane(mask, [&](unsigned lane) {
+    w.proxyEpoch[lane] += (i.kind & OwnProxy) != 0;
+    w.remoteProxyEpoch[lane] += (i.kind & RemoteProxy) != 0;
+    w.releases[lane] += (i.kind & Release) != 0;
+  });
 }
 bool decodeFence(Decoder &d) {
   const auto &mods = d.statement().mods;
-  bool async = false;
-  for (const std::string &mod : mods)
-    async |= mod.rfind("async", 0) == 0;
-  d.inst.run = async ? proxyFence : nothing;
+  auto has = [&](const char *prefix) {
+    return std::any_of(mods.begin(), mods.end(), [&](const std::string &mod) {
+      return mod.rfind(prefix, 0) == 0;
+    });
+  };
+  if (has("async"))
+    d.inst.kind = has("global")        ? 0
+                  : has("shared::cta") ? OwnProxy
+                                       : OwnProxy | RemoteProxy;
+  else if (!has("acquire") && (has("cluster") || has("gpu") || has("sys")))
+    d.inst.kind = Release;
+  d.inst.run = d.inst.kind ? fence : nothing;
   d.drop({"proxy", "async", "async::generic", "alias", "sc", "acq_rel",
           "acquire", "release", "cta", "cluster", "gpu", "sys", "global",
           "shared::cta", "shared::cluster", "mbarrier_init",

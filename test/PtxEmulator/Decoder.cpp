@@ -45,20 +45,21 @@ const std::map<std::string, Special> &specials() {
       {"%nsmid", NSmId},
       {"%dynamic_smem_size", DynamicSmem},
       {"%total_smem_size", TotalSmem},
-      {"%cluster_ctaid.x", Zero},
-      {"%cluster_ctaid.y", Zero},
-      {"%cluster_ctaid.z", Zero},
-      {"%cluster_ctarank", Zero},
-      {"%cluster_nctaid.x", One},
-      {"%cluster_nctaid.y", One},
-      {"%cluster_nctaid.z", One},
-      {"%cluster_nctarank", One},
-      {"%clusterid.x", CtaidX},
-      {"%clusterid.y", CtaidY},
-      {"%clusterid.z", CtaidZ},
-      {"%nclusterid.x", NctaidX},
-      {"%nclusterid.y", NctaidY},
-      {"%nclusterid.z", NctaidZ},
+      {"%cluster_ctaid.x", ClusterCtaidX},
+      {"%cluster_ctaid.y", ClusterCtaidY},
+      {"%cluster_ctaid.z", ClusterCtaidZ},
+      {"%cluster_nctaid.x", ClusterNctaidX},
+      {"%cluster_nctaid.y", ClusterNctaidY},
+      {"%cluster_nctaid.z", ClusterNctaidZ},
+      {"%clusterid.x", ClusteridX},
+      {"%clusterid.y", ClusteridY},
+      {"%clusterid.z", ClusteridZ},
+      {"%nclusterid.x", NclusteridX},
+      {"%nclusterid.y", NclusteridY},
+      {"%nclusterid.z", NclusteridZ},
+      {"%cluster_ctarank", ClusterCtarank},
+      {"%cluster_nctarank", ClusterNctarank},
+      {"%is_explicit_cluster", IsExplicitCluster},
       {"%lanemask_eq", LaneMaskEq},
       {"%lanemask_lt", LaneMaskLt},
       {"%lanemask_le", LaneMaskLe},
@@ -165,7 +166,8 @@ bool Decoder::find(const std::string &name, Ref &ref) const {
   auto special = specials().find(name);
   if (special == specials().end() || special->second == SpecialCount)
     return false;
-  ref = {special->second * warpSize * 4, 32, false};
+  uint8_t bits = special->second == IsExplicitCluster ? 1 : 32;
+  ref = {special->second * warpSize * 4, bits, false};
   return true;
 }
 
@@ -356,8 +358,10 @@ bool Decoder::list(const Operand &op, Type type, bool isDestination,
 bool Decoder::setSpace() {
   if (take("global") || take("const"))
     inst.space = Space::Global;
-  else if (take("shared") || take("shared::cta") || take("shared::cluster"))
+  else if (take("shared") || take("shared::cta"))
     inst.space = Space::Shared;
+  else if (take("shared::cluster"))
+    inst.space = Space::Cluster;
   else if (take("param") || take("param::entry"))
     inst.space = Space::Param;
   else if (take("local"))

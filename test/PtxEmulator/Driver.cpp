@@ -32,7 +32,8 @@ using kdac::ptx::Launch, kdac::ptx::Memory, kdac::ptx::Options,
 using Code = kdac::ptx::Module;
 
 constexpr Result invalidValue = 1, outOfMemory = 2, noBinary = 209,
-                 invalidPtx = 218, notFound = 500, launchFailed = 719;
+                 invalidPtx = 218, notFound = 500, launchFailed = 719,
+                 invalidClusterSize = 912;
 
 struct LoadedFunction {
   const Code *module;
@@ -135,18 +136,19 @@ extern "C" {
 Result cuInit(unsigned) { return success; }
 Result cuDriverGetVersion(int *version) { return *version = 13000, success; }
 Result cuGetErrorName(Result r, const char **name) {
-  *name = r == launchFailed  ? "CUDA_ERROR_LAUNCH_FAILED"
-          : r == noBinary    ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
-          : r == invalidPtx  ? "CUDA_ERROR_INVALID_PTX"
-          : r == notFound    ? "CUDA_ERROR_NOT_FOUND"
-          : r == outOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY"
-                             : "CUDA_ERROR_INVALID_VALUE";
+  *name = r == launchFailed         ? "CUDA_ERROR_LAUNCH_FAILED"
+          : r == noBinary           ? "CUDA_ERROR_NO_BINARY_FOR_GPU"
+          : r == invalidPtx         ? "CUDA_ERROR_INVALID_PTX"
+          : r == notFound           ? "CUDA_ERROR_NOT_FOUND"
+          : r == outOfMemory        ? "CUDA_ERROR_OUT_OF_MEMORY"
+          : r == invalidClusterSize ? "CUDA_ERROR_INVALID_CLUSTER_SIZE"
+                                    : "CUDA_ERROR_INVALID_VALUE";
   return success;
 }
 Result cuGetErrorString(Result r, const char **what) {
-  *what = r == launchFailed ? lastReport.c_str()
-          : r == noBinary   ? "the emulator takes PTX only"
-                            : "refused by the emulator";
+  *what = r == launchFailed || r == invalidClusterSize ? lastReport.c_str()
+          : r == noBinary ? "the emulator takes PTX only"
+                          : "refused by the emulator";
   return success;
 }
 Result cuDeviceGetCount(int *count) { return *count = 1, success; }
@@ -268,17 +270,21 @@ Result cuFuncGetAttribute(int *value, int, Function) {
   return *value = 0, success;
 }
 
-Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
-                      unsigned gridZ, unsigned blockX, unsigned blockY,
-                      unsigned blockZ, unsigned shared, Stream,
-                      void **arguments, void **) {
+Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
+                        void **arguments, void **) {
   auto *f = reinterpret_cast<LoadedFunction *>(function);
   Launch launch;
   launch.entry = f->entry;
-  unsigned grid[] = {gridX, gridY, gridZ}, block[] = {blockX, blockY, blockZ};
-  std::copy(grid, grid + 3, launch.grid);
-  std::copy(block, block + 3, launch.block);
-  launch.dynamicShared = shared;
+  std::copy(config->grid, config->grid + 3, launch.grid);
+  std::copy(config->block, config->block + 3, launch.block);
+  launch.dynamicShared = config->sharedBytes;
+  for (unsigned i = 0; i < config->attributeCount; ++i)
+    if (const LaunchAttribute &a = config->attributes[i]; a.id == 4)
+      std::memcpy(launch.cluster, &a.allowed, sizeof launch.cluster);
+  if (std::string why = f->module->clusterRefusal(launch); !why.empty()) {
+    std::fprintf(stderr, "kdac-ptx-emulator: %s\n", why.c_str());
+    return lastReport = why, invalidClusterSize;
+  }
   const std::vector<Parameter> &params = *f->module->parameters(f->entry);
   for (size_t i = 0; i < params.size(); ++i) {
     launch.params.resize(params[i].offset + params[i].bytes);
@@ -288,6 +294,17 @@ Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
   if (recording)
     return recording->push_back({f, std::move(launch)}), success;
   return run(*f, launch);
+}
+Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
+                      unsigned gridZ, unsigned blockX, unsigned blockY,
+                      unsigned blockZ, unsigned shared, Stream stream,
+                      void **arguments, void **extra) {
+  LaunchConfig config;
+  config.grid[0] = gridX, config.grid[1] = gridY, config.grid[2] = gridZ;
+  config.block[0] = blockX, config.block[1] = blockY, config.block[2] = blockZ;
+  config.sharedBytes = shared;
+  config.stream = stream;
+  return cuLaunchKernelEx(&config, function, arguments, extra);
 }
 
 Result cuStreamBeginCapture_v2(Stream, int) {

@@ -2,8 +2,8 @@
 // with the results a GPU would give (up to the rounding of approximate
 // instructions and of matrix sums), or stops at the first fault with its PTX
 // line: out of bounds, misaligned, uninitialised shared memory, deadlock, ...
-// Does not: model time, weak memory order, or more than one CTA per cluster; an
-// instruction that it does not know is an error of parse().
+// Does not: model time or weak memory order; an instruction that it does not
+// know is an error of parse().
 #ifndef KDAC_PTXEMULATOR_EMULATOR_H
 #define KDAC_PTXEMULATOR_EMULATOR_H
 
@@ -49,7 +49,7 @@ struct Options {
                             ///< else it reads as 0xff
   bool late = false;        ///< asynchronous work happens as late as it may
   bool proxies = true;      ///< a missing fence.proxy.async is an error
-  int threads = 1;          ///< CTAs at a time
+  int threads = 1;          ///< clusters at a time
   uint64_t limit = 1 << 26; ///< warp instructions without effect: a livelock
   int64_t traceBlock = -1;  ///< print what warp `traceWarp` of it executes
   int traceWarp = 0;
@@ -62,6 +62,7 @@ struct Stats {
 struct Launch {
   std::string entry;
   unsigned grid[3] = {1, 1, 1}, block[3] = {1, 1, 1};
+  unsigned cluster[3] = {0, 0, 0}; ///< in CTAs; 0: as the entry says
   uint32_t dynamicShared = 0;
   std::vector<uint8_t> params; ///< laid out as parameters() says
 };
@@ -83,6 +84,9 @@ public:
   /// Bytes of shared memory the entry declares itself.
   uint32_t staticShared(const std::string &entry) const;
 
+  /// Why no driver would launch that grid in the entry's clusters; empty: one
+  /// would.
+  std::string clusterRefusal(const Launch &launch) const;
   /// Runs a grid to its end. Empty: it ran; else what went wrong, and where.
   std::string launch(const Launch &launch, const Memory &memory,
                      const Options &options, Stats *stats = nullptr) const;

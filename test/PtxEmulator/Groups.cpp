@@ -21,6 +21,12 @@ bool Cta::ready(Warp &w, Group &g) {
       return false;
     break;
   }
+  case Wait::Cluster:
+    if (w.clusterArrived & g.mask)
+      return false;
+    clusterPassed = cluster.opened;
+    ++g.pc;
+    break;
   case Wait::Converge:
     if (g.need & w.live & ~g.mask)
       return false;

@@ -9,18 +9,22 @@
 
 namespace kdac::ptx::test {
 
-/// One kernel "k" whose parameters p0, p1, ... are addresses of arrays.
+/// One kernel "k" whose parameters p0, p1, ... are addresses of arrays, of one
+/// block unless grid() says otherwise.
 class Kernel {
 public:
   explicit Kernel(const std::string &body, unsigned threads = 32,
-                  const std::string &parameters = "")
+                  const std::string &parameters = "",
+                  const std::string &directives = "")
       : threads(threads) {
-    text = ".version 8.6\n.target sm_90a\n.address_size 64\n"
-           ".extern .shared .align 1024 .b8 smem[];\n"
-           ".visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2)\n"
-           "{\n.reg .pred %p<32>;\n.reg .b16 %h<32>;\n.reg .b32 %r<400>;\n"
-           ".reg .b64 %rd<64>;\n" +
-           parameters + body + "\nret;\n}\n";
+    text =
+        ".version 8.6\n.target sm_90a\n.address_size 64\n"
+        ".extern .shared .align 1024 .b8 smem[];\n"
+        ".visible .entry k(.param .u64 p0, .param .u64 p1, .param .u64 p2)\n" +
+        directives +
+        "\n{\n.reg .pred %p<32>;\n.reg .b16 %h<32>;\n.reg .b32 %r<400>;\n"
+        ".reg .b64 %rd<64>;\n" +
+        parameters + body + "\nret;\n}\n";
   }
 
   /// Makes the array the next parameter; its contents change in place.
@@ -31,13 +35,19 @@ public:
     return *this;
   }
 
+  Kernel &grid(unsigned blocks, unsigned cluster = 0) {
+    launch.grid[0] = blocks;
+    if (cluster)
+      launch.cluster[0] = cluster, launch.cluster[1] = launch.cluster[2] = 1;
+    return *this;
+  }
+
   /// The report; empty where all went well.
   std::string run(const Options &options = {}, uint32_t shared = 65536) {
     std::string error;
     auto module = Module::parse(text, error);
     if (!module)
       return error;
-    Launch launch;
     launch.entry = "k";
     launch.block[0] = threads;
     launch.dynamicShared = shared;
@@ -50,6 +60,7 @@ private:
   std::string text;
   unsigned threads;
   Memory memory;
+  Launch launch;
   std::vector<uint8_t> params;
 };
 

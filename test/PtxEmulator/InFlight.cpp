@@ -106,8 +106,8 @@ void markRead(Warp &w, uint32_t address) {
   w.lastRead[unit] = w.productGroup + 1;
 }
 
-bool checkReaders(Warp &w, unsigned lane, uint32_t at, unsigned bytes) {
-  Cta &cta = *w.cta;
+bool checkReaders(Warp &w, Cta &cta, unsigned lane, uint32_t at,
+                  unsigned bytes) {
   for (size_t unit = at / 16; unit <= (at + bytes - 1) / 16; ++unit) {
     for (uint32_t rest = cta.readers[unit]; rest; rest &= rest - 1) {
       const Warp &reader = cta.warps[firstOf(rest)];

@@ -32,7 +32,7 @@ void load(Warp &w, const Instruction &i, uint32_t mask) {
 
 /// ops: the base, then registers.
 template <typename T> void store(Warp &w, const Instruction &i, uint32_t mask) {
-  ++w.cta->effects;
+  ++w.cta->cluster.effects;
   for (; mask; mask &= mask - 1) {
     unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
     uint8_t *to = access(w, lane, i.space, addressOf(w, i, i.ops[0], lane),
@@ -188,7 +188,7 @@ std::mutex atomicMutex;
 /// ops: old value (none for red), base, b, c. kind: the operation.
 template <typename T>
 void atomic(Warp &w, const Instruction &i, uint32_t mask) {
-  ++w.cta->effects;
+  ++w.cta->cluster.effects;
   std::lock_guard<std::mutex> lock(atomicMutex);
   for (; mask; mask &= mask - 1) {
     unsigned lane = static_cast<unsigned>(__builtin_ctz(mask));
@@ -266,7 +266,8 @@ void cvtaRun(Warp &w, const Instruction &i, uint32_t mask) {
   });
 }
 int64_t windowOf(Space space) {
-  return space == Space::Shared  ? int64_t(sharedWindow)
+  return space == Space::Shared || space == Space::Cluster
+             ? int64_t(sharedWindow)
          : space == Space::Local ? int64_t(localWindow)
          : space == Space::Param ? int64_t(paramWindow)
                                  : 0;
@@ -285,8 +286,11 @@ bool decodeCvta(Decoder &d) {
 void isspacepRun(Warp &w, const Instruction &i, uint32_t mask) {
   uint32_t result = 0;
   eachLane(mask, [&](unsigned lane) {
-    uint64_t window = lane64(w, i.ops[1], lane) >> 56 << 56;
-    result |= uint32_t(window == uint64_t(i.offset)) << lane;
+    uint64_t address = lane64(w, i.ops[1], lane);
+    bool inside = address >> 56 << 56 == uint64_t(i.offset);
+    if (i.space == Space::Shared)
+      inside &= uint32_t(address) < clusterStride;
+    result |= uint32_t(inside) << lane;
   });
   setPredicate(w, i.ops[0], mask, result);
 }
@@ -299,12 +303,20 @@ bool decodeIsspacep(Decoder &d) {
          d.done();
 }
 
-/// mapa: a cluster has one CTA, so shared addresses stay what they are.
+/// ops: to, from, rank.
 void mapaRun(Warp &w, const Instruction &i, uint32_t mask) {
+  size_t blocks = w.cta->cluster.ctas.size();
   eachLane(mask, [&](unsigned lane) {
-    if (lane32(w, i.ops[2], lane) != 0)
-      w.fail(lane, "mapa of a rank beyond the cluster's one CTA");
-    setLane(w, i.ops[0], lane, lane64(w, i.ops[1], lane));
+    uint64_t address = lane64(w, i.ops[1], lane);
+    uint32_t rank = lane32(w, i.ops[2], lane);
+    uint64_t window = i.space == Space::Generic ? sharedWindow : 0;
+    if (rank >= blocks)
+      return w.fail(lane, "mapa of rank " + std::to_string(rank) +
+                              " in a cluster of " + std::to_string(blocks));
+    if (address - window >= clusterStride)
+      return w.fail(lane, "mapa of an address outside of the block's own "
+                          "shared memory");
+    setLane(w, i.ops[0], lane, address + uint64_t(rank + 1) * clusterStride);
   });
 }
 bool decodeMapa(Decoder &d) {
@@ -312,7 +324,9 @@ bool decodeMapa(Decoder &d) {
   d.setSpace();
   d.inst.run = mapaRun;
   const auto &ops = d.statement().operands;
-  return d.arity(3) && d.destination(ops[0], t) && d.value(ops[1], t) &&
+  bool fits = d.inst.space == Space::Cluster ||
+              (d.inst.space == Space::Generic && t == Type::U64);
+  return fits && d.arity(3) && d.destination(ops[0], t) && d.value(ops[1], t) &&
          d.value(ops[2], Type::U32) && d.done();
 }
 

@@ -1,4 +1,4 @@
-// The scheduler: warps in turn or at random.
+// A CTA: its state at the start, steps of its warps, barriers, and reports.
 #include "Machine.h"
 
 #include <algorithm>
@@ -19,10 +19,11 @@ std::string Cta::where(const Warp &warp, int32_t pc, unsigned lane) const {
 }
 
 void Warp::fail(unsigned lane, const std::string &what) {
-  if (!cta->failed)
-    cta->error =
+  Cluster &cluster = cta->cluster;
+  if (!cluster.failed)
+    cluster.error =
         cta->program.name + ": " + what + "\n  " + cta->where(*this, pc, lane);
-  cta->failed = true;
+  cluster.failed = true;
 }
 
 //===--- setting up ---------------------------------------------------------//
@@ -34,6 +35,8 @@ static void setSpecial(uint8_t *registers, Special which, unsigned lane,
 
 static void setSpecials(const Cta &cta, const Warp &w) {
   const unsigned *n = cta.launch.block, *grid = cta.launch.grid;
+  const unsigned *size = cta.cluster.size, *cluster = cta.cluster.index;
+  bool isExplicit = clusterOf(cta.program, cta.launch)[0] != 0;
   uint32_t warps = static_cast<uint32_t>(cta.warps.size());
   for (unsigned lane = 0; lane < warpSize; ++lane) {
     unsigned t = w.id * warpSize + lane;
@@ -56,8 +59,21 @@ static void setSpecials(const Cta &cta, const Warp &w) {
                                            uint32_t(cta.block % 132),
                                            132,
                                            cta.launch.dynamicShared,
-                                           1,
-                                           0,
+                                           cta.index[0] % size[0],
+                                           cta.index[1] % size[1],
+                                           cta.index[2] % size[2],
+                                           size[0],
+                                           size[1],
+                                           size[2],
+                                           cluster[0],
+                                           cluster[1],
+                                           cluster[2],
+                                           grid[0] / size[0],
+                                           grid[1] / size[1],
+                                           grid[2] / size[2],
+                                           cta.rank,
+                                           size[0] * size[1] * size[2],
+                                           isExplicit ? allLanes : 0,
                                            bit,
                                            bit - 1,
                                            bit | (bit - 1),
@@ -69,28 +85,29 @@ static void setSpecials(const Cta &cta, const Warp &w) {
   }
 }
 
-Cta::Cta(const Program &program, const Memory &memory, const Memory *globals,
-         const Launch &launch, const Options &options, uint64_t block,
-         std::vector<uint8_t> &registers)
-    : program(program), memory(memory), globals(globals), launch(launch),
-      options(options), block(block),
+Cta::Cta(Cluster &cluster, uint32_t rank, uint8_t *registers)
+    : cluster(cluster), program(cluster.program), memory(cluster.memory),
+      globals(cluster.globals), launch(cluster.launch),
+      options(cluster.options), rank(rank),
       threads(launch.block[0] * launch.block[1] * launch.block[2]),
       shared(program.staticShared + launch.dynamicShared, 0xff),
       valid(shared.size()), writers(shared.size() / 4 + 1),
       warps((threads + warpSize - 1) / warpSize),
-      random(options.seed * 1000003 + block) {
+      running(unsigned(warps.size())) {
   if (program.usesWgmma)
     readers.resize(shared.size() / 16 + 1);
-  index[0] = unsigned(block % launch.grid[0]);
-  index[1] = unsigned(block / launch.grid[0] % launch.grid[1]);
-  index[2] = unsigned(block / launch.grid[0] / launch.grid[1]);
-  size_t perWarp = program.registerBytes / 128 * 128 + 256;
-  registers.resize(perWarp * warps.size());
+  const unsigned *size = cluster.size;
+  index[0] = cluster.index[0] * size[0] + rank % size[0];
+  index[1] = cluster.index[1] * size[1] + rank / size[0] % size[1];
+  index[2] = cluster.index[2] * size[2] + rank / size[0] / size[1];
+  block = index[0] +
+          launch.grid[0] * (index[1] + uint64_t(launch.grid[1]) * index[2]);
+  size_t perWarp = registerBytesOfWarp(program);
   for (size_t i = 0; i < warps.size(); ++i) {
     Warp &w = warps[i];
     w.cta = this;
     w.id = static_cast<uint32_t>(i);
-    w.registers = registers.data() + i * perWarp;
+    w.registers = registers + i * perWarp;
     w.constants = program.constants.data();
     unsigned lanes = std::min(warpSize, threads - w.id * warpSize);
     w.live = lanes == warpSize ? allLanes : (uint32_t(1) << lanes) - 1;
@@ -144,7 +161,7 @@ bool Cta::step(Warp &w) {
              "an aligned instruction that only some lanes execute");
   }
   w.nextPc = w.pc + 1;
-  if (mask && (!w.anyInFlight || checkInFlight(w, inst)) && !failed)
+  if (mask && (!w.anyInFlight || checkInFlight(w, inst)) && !cluster.failed)
     inst.run(w, inst, mask);
   if (inst.touchesProduct && mask)
     noteTouched(w, inst);
@@ -177,7 +194,7 @@ bool Cta::runWarp(Warp &w, uint64_t budget) {
     settle(w);
   bool traced =
       options.traceBlock == int64_t(block) && options.traceWarp == int(w.id);
-  for (uint64_t i = 0; i < budget && !failed; ++i) {
+  for (uint64_t i = 0; i < budget && !cluster.failed; ++i) {
     if (traced)
       trace(*this, w);
     if (step(w)) {
@@ -213,7 +230,7 @@ void Cta::checkBarrier(unsigned number) {
     return;
   b.arrived = 0;
   ++b.generation;
-  ++effects;
+  ++cluster.effects;
 }
 
 void Cta::changeRegisters(Warp &w, unsigned lane, uint32_t count, bool) {
@@ -226,24 +243,27 @@ void Cta::changeRegisters(Warp &w, unsigned lane, uint32_t count, bool) {
                      " registers in all, but an SM has 65536");
 }
 
-/// Completes one of the asynchronous copies that nobody waits for by name.
-bool Cta::finishSomething() {
-  if (!bulkLoads.empty()) {
-    size_t which = options.seed ? random() % bulkLoads.size() : 0;
-    auto [warp, op] = bulkLoads[which];
-    bulkLoads.erase(bulkLoads.begin() + static_cast<long>(which));
-    execute(*warp, op);
-    return true;
+std::string Cta::waitReport(const Group &g) const {
+  if (g.wait == Wait::Barrier) {
+    const BarrierState &b = barriers[g.object];
+    return "waits at barrier " + std::to_string(g.object) + " with " +
+           std::to_string(b.arrived) + " of " +
+           std::to_string(b.expected ? b.expected : liveThreads()) +
+           " threads there";
   }
-  bool any = false;
-  for (Warp &w : warps)
-    for (auto &queue : w.copies)
-      while (!queue.empty() && !failed) {
-        AsyncOp op = queue.take();
-        execute(w, op);
-        any = true;
-      }
-  return any;
+  if (g.wait == Wait::Mbarrier && mbarriers.count(g.object)) {
+    const Mbarrier &b = mbarriers.at(g.object);
+    return "waits at the mbarrier at shared address " +
+           std::to_string(g.object) + ", phase " + std::to_string(b.phase) +
+           ", with " + std::to_string(b.pending) + " of " +
+           std::to_string(b.expected) + " arrivals and " +
+           std::to_string(b.transactions) + " bytes missing";
+  }
+  if (g.wait == Wait::Cluster)
+    return "waits at the cluster barrier with " + cluster.arrivedReport() +
+           " threads there";
+  return g.wait == Wait::Converge ? "waits for other lanes of its warp"
+                                  : "runs";
 }
 
 std::string Cta::blockedReport() const {
@@ -252,77 +272,14 @@ std::string Cta::blockedReport() const {
     for (const Group &g : w.groups) {
       char mask[16];
       std::snprintf(mask, sizeof mask, "%08x", g.mask);
-      text += "\n  warp " + std::to_string(w.id) + " lanes " + mask +
+      text += "\n  ";
+      if (cluster.ctas.size() > 1)
+        text += "block " + std::to_string(block) + " ";
+      text += "warp " + std::to_string(w.id) + " lanes " + mask +
               ", PTX line " + std::to_string(program.code[size_t(g.pc)].line) +
-              ", ";
-      if (g.wait == Wait::Barrier) {
-        const BarrierState &b = barriers[g.object];
-        text += "waits at barrier " + std::to_string(g.object) + " with " +
-                std::to_string(b.arrived) + " of " +
-                std::to_string(b.expected ? b.expected : liveThreads()) +
-                " threads there";
-      } else if (g.wait == Wait::Mbarrier && mbarriers.count(g.object)) {
-        const Mbarrier &b = mbarriers.at(g.object);
-        text += "waits at the mbarrier at shared address " +
-                std::to_string(g.object) + ", phase " +
-                std::to_string(b.phase) + ", with " +
-                std::to_string(b.pending) + " of " +
-                std::to_string(b.expected) + " arrivals and " +
-                std::to_string(b.transactions) + " bytes missing";
-      } else if (g.wait == Wait::Converge) {
-        text += "waits for other lanes of its warp";
-      } else {
-        text += "runs";
-      }
-      text += ": " + program.text[size_t(g.pc)];
+              ", " + waitReport(g) + ": " + program.text[size_t(g.pc)];
     }
   return text;
-}
-
-bool Cta::run() {
-  std::vector<size_t> order(warps.size());
-  for (size_t i = 0; i < order.size(); ++i)
-    order[i] = i;
-  uint64_t seen = effects, since = 0;
-  while (!failed) {
-    bool alive = false, progress = false;
-    if (options.seed)
-      std::shuffle(order.begin(), order.end(), random);
-    for (size_t i : order) {
-      Warp &w = warps[i];
-      if (w.groups.empty())
-        continue;
-      alive = true;
-      uint64_t before = w.executed;
-      progress |= runWarp(w, options.seed ? 1 + random() % 300 : 256);
-      since += w.executed - before;
-      if (failed)
-        return false;
-    }
-    if (!alive)
-      break;
-    bool starving = since > options.limit / 64;
-    if (options.late &&
-        (!progress || starving || (options.seed && random() % 4 == 0)))
-      progress |= finishSomething();
-    if (effects != seen) {
-      seen = effects;
-      since = 0;
-    }
-    if (progress && since < options.limit)
-      continue;
-    error = program.name + ": " + (progress ? "livelock" : "deadlock") +
-            " in block " + std::to_string(block) + blockedReport();
-    failed = true;
-  }
-  for (Warp &w : warps) {
-    for (auto &queue : w.bulk)
-      while (!queue.empty() && !failed)
-        execute(w, queue.take());
-    stats.warpInstructions += w.executed;
-    stats.threadInstructions += w.threads;
-  }
-  return !failed && checkWarpgroups();
 }
 
 /// The four warps of a warpgroup must have issued the same wgmmas.
@@ -330,11 +287,11 @@ bool Cta::checkWarpgroups() {
   for (size_t i = 0; i + 4 <= warps.size(); i += 4)
     for (size_t k = 1; k < 4; ++k)
       if (warps[i].wgmmaHash != warps[i + k].wgmmaHash) {
-        error = program.name + ": warps " + std::to_string(i) + " and " +
-                std::to_string(i + k) +
-                " of a warpgroup issued different wgmmas (" +
-                std::to_string(warps[i].wgmmaCount) + " and " +
-                std::to_string(warps[i + k].wgmmaCount) + " in all)";
+        cluster.error = program.name + ": warps " + std::to_string(i) +
+                        " and " + std::to_string(i + k) +
+                        " of a warpgroup issued different wgmmas (" +
+                        std::to_string(warps[i].wgmmaCount) + " and " +
+                        std::to_string(warps[i + k].wgmmaCount) + " in all)";
         return false;
       }
   return true;

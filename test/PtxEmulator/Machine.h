@@ -1,4 +1,4 @@
-// Promises: the state of a running CTA, and what handlers do to it.
+// Promises: the state of a running cluster of CTAs, and what handlers do to it.
 // Does not: decode.
 #ifndef KDAC_PTXEMULATOR_MACHINE_H
 #define KDAC_PTXEMULATOR_MACHINE_H
@@ -12,9 +12,10 @@
 namespace kdac::ptx {
 
 struct Cta;
+struct Cluster;
 
 /// Why a group of lanes does not run.
-enum class Wait : uint8_t { None, Barrier, Mbarrier, Converge };
+enum class Wait : uint8_t { None, Barrier, Mbarrier, Converge, Cluster };
 
 /// Lanes of a warp at the same place.
 struct Group {
@@ -35,6 +36,7 @@ struct AsyncOp {
     ArriveNoInc,
     BulkLoad,
     BulkStore,
+    BulkCopy, ///< into a block of the cluster
     Wgmma,
     Move
   };
@@ -42,7 +44,7 @@ struct AsyncOp {
   uint32_t lane = 0;
   uint32_t group = 0; ///< commit group
   uint32_t shared = 0, mbarrier = 0, bytes = 0, sourceBytes = 0;
-  uint64_t global = 0;
+  uint64_t global = 0; ///< of BulkCopy: the source, in shared memory
   int32_t pc = 0;
   uint64_t descA = 0, descB = 0;
   bool scaleD = false;
@@ -82,7 +84,8 @@ struct Warp {
   bool stall = false;   ///< the instruction did not run; `groups` says why
   bool regroup = false; ///< groups changed
   uint64_t executed = 0, threads = 0;
-  uint32_t registerCount = 0; ///< as setmaxnreg said
+  uint32_t registerCount = 0;   ///< as setmaxnreg said
+  uint64_t gaveUp = UINT64_MAX; ///< the cluster's effects at a failed try_wait
   std::vector<uint8_t> local;
   // asynchronous work
   Queue copies[warpSize];            ///< cp.async of a lane
@@ -111,7 +114,13 @@ struct Warp {
   /// Of every 16 bytes of shared memory: 1 + the last group whose product reads
   /// it; empty: none does.
   std::vector<uint32_t> lastRead;
-  uint32_t proxyEpoch[warpSize] = {}; ///< fence.proxy.async executed
+  /// fence.proxy.async executed: those that order what was written to shared
+  /// memory of the warp's own block, and of the others.
+  uint32_t proxyEpoch[warpSize] = {}, remoteProxyEpoch[warpSize] = {};
+  uint32_t releases[warpSize] = {}; ///< at cluster scope, of mbarrier.init too
+  /// Lanes that have arrived at the cluster barrier: that is to open next, and
+  /// without having waited since.
+  uint32_t clusterArrived = 0, clusterPending = 0;
 
   Group &group() { return groups[current]; }
   const Instruction &inst() const;
@@ -126,30 +135,31 @@ struct BarrierState {
 struct Mbarrier {
   uint32_t expected = 0, pending = 0, phase = 0;
   int64_t transactions = 0;
+  // Who initialised it: the lane, its releases by then, and the cluster barrier
+  // that tells others of it.
+  const Warp *by = nullptr;
+  uint32_t lane = 0, releases = 0, barrier = 0;
 };
 
 /// Everything one CTA sees.
 struct Cta {
-  /// `registers` holds the warps' registers, and can be used again.
-  Cta(const Program &program, const Memory &memory, const Memory *globals,
-      const Launch &launch, const Options &options, uint64_t block,
-      std::vector<uint8_t> &registers);
+  Cta(Cluster &cluster, uint32_t rank, uint8_t *registers);
 
-  /// Runs to the end; false: `error` says why not.
-  bool run();
-
+  Cluster &cluster;
   const Program &program;
   const Memory &memory;
   const Memory *globals;
   const Launch &launch;
   const Options &options;
+  uint32_t rank; ///< in the cluster
   unsigned index[3];
   uint64_t block;
   unsigned threads;
   std::vector<uint8_t> shared; ///< from sharedBase
   std::vector<uint8_t> valid;  ///< 0xff where shared memory has been written
-  /// Of each 4 bytes of shared memory: the thread that wrote them by ordinary
-  /// stores and its fence count then, where proxies are looked at.
+  /// Of each 4 bytes of shared memory: the thread of the cluster that wrote
+  /// them by ordinary stores and its fence count then, where proxies are looked
+  /// at.
   struct Writer {
     uint16_t thread = 0xffff;
     uint16_t epoch = 0;
@@ -157,16 +167,18 @@ struct Cta {
   std::vector<Writer> writers;
   /// Of every 16 bytes of shared memory: the warps whose products read it.
   std::vector<uint32_t> readers;
+  /// Of every 16 bytes of shared memory: copies within the cluster that have
+  /// not finished and read or write it; empty: there never was one.
+  struct Copies {
+    uint16_t from = 0, into = 0;
+  };
+  std::vector<Copies> copies;
   Memory::Block lastBlock; ///< of global memory
   std::vector<Warp> warps;
+  unsigned running = 0; ///< warps with live lanes
   BarrierState barriers[16];
   std::map<uint32_t, Mbarrier> mbarriers;
-  std::deque<std::pair<Warp *, AsyncOp>> bulkLoads; ///< not finished
-  std::string error;
-  bool failed = false;
-  uint64_t effects = 0; ///< grows with everything others could wait for
-  std::mt19937_64 random;
-  Stats stats;
+  uint32_t clusterPassed = 0; ///< cluster barriers that some thread waited for
 
   bool runWarp(Warp &warp, uint64_t budget);
   bool pick(Warp &warp);
@@ -176,12 +188,51 @@ struct Cta {
   bool mayRun(Warp &warp, const Instruction &inst);
   bool step(Warp &warp);
   std::string blockedReport() const;
+  std::string waitReport(const Group &group) const;
   std::string where(const Warp &warp, int32_t pc, unsigned lane) const;
   unsigned liveThreads() const;
   void checkBarrier(unsigned number);
   void changeRegisters(Warp &warp, unsigned lane, uint32_t count, bool up);
-  bool finishSomething();
   bool checkWarpgroups();
+};
+
+/// CTAs that run together and reach each other's shared memory; one CTA where a
+/// launch has no clusters.
+struct Cluster {
+  /// The `number`th of a grid. `registers` holds the warps' registers, and can
+  /// be used again.
+  Cluster(const Program &program, const Memory &memory, const Memory *globals,
+          const Launch &launch, const Options &options, uint64_t number,
+          std::vector<uint8_t> &registers);
+
+  /// Runs to the end; false: `error` says why not.
+  bool run();
+  /// "block 3", or "cluster 1 (blocks 2, 3)", for reports.
+  std::string name() const;
+  /// "32 of 64", at the cluster barrier.
+  std::string arrivedReport() const;
+  bool runRound(std::vector<Warp *> &order, bool &alive, uint64_t &executed);
+  bool finishSomething();
+  /// Opens the cluster barrier if everybody who has not exited is there.
+  void checkBarrier();
+
+  const Program &program;
+  const Memory &memory;
+  const Memory *globals;
+  const Launch &launch;
+  const Options &options;
+  uint64_t number;
+  unsigned size[3];                            ///< in CTAs
+  unsigned index[3];                           ///< in clusters
+  std::vector<std::unique_ptr<Cta>> ctas;      ///< by rank
+  uint32_t opened = 0;                         ///< cluster barriers
+  std::deque<std::pair<Warp *, AsyncOp>> bulk; ///< not finished; no stores
+  std::string error;
+  bool failed = false;
+  uint64_t effects = 0; ///< grows with everything others could wait for
+  std::mt19937_64 random;
+  int ahead = -1; ///< the rank that runs more than the others; -1: none does
+  Stats stats;
 };
 
 //===----------------------------------------------------------------------===//
@@ -262,6 +313,14 @@ inline unsigned firstOf(uint32_t mask) {
   return static_cast<unsigned>(__builtin_ctz(mask));
 }
 
+/// mapa's addresses: (rank + 1) times this, plus the address in that block. One
+/// without it is the block's own.
+constexpr uint32_t clusterStride = 1 << 24;
+/// The CTA that a shared::cluster address lies in, and from there on the
+/// address in that CTA; null after a report: there is none, or it may not have
+/// begun, or it has exited.
+Cta *sharedOwner(Warp &w, unsigned lane, uint32_t &address);
+
 /// The address of shared memory that operand k names, generic or not.
 inline uint32_t sharedAddress(const Warp &w, const Instruction &i, unsigned k,
                               unsigned lane, int64_t offset) {
@@ -275,7 +334,7 @@ enum class Access : uint8_t { Read, Peek, Write };
 /// Host address of [address, address + bytes), or null after a report.
 uint8_t *access(Warp &w, unsigned lane, Space space, uint64_t address,
                 unsigned bytes, Access how);
-/// The same of shared memory, by the asynchronous proxy.
+/// The same of shared memory of any block of the cluster, by either proxy.
 uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
                       Access how, bool async);
 uint8_t *accessGlobal(Warp &w, unsigned lane, uint64_t address, unsigned bytes);
@@ -298,8 +357,22 @@ void noteTouched(Warp &w, const Instruction &inst);
 /// False, after a report: the instruction touches registers of a product that
 /// has not been waited for.
 bool checkInFlight(Warp &w, const Instruction &inst);
-/// The same of a write to the shared memory that one reads, from its start.
-bool checkReaders(Warp &w, unsigned lane, uint32_t at, unsigned bytes);
+/// The same of a write to the shared memory of `cta` that one reads, from its
+/// start.
+bool checkReaders(Warp &w, Cta &cta, unsigned lane, uint32_t at,
+                  unsigned bytes);
+/// A copy within the cluster begins (1) or ends (-1).
+bool markCopy(Warp &w, const AsyncOp &op, int change);
+/// False, after a report: one that has not finished reads what is written, or
+/// writes what is touched.
+bool checkCopies(Warp &w, Cta &cta, unsigned lane, uint32_t at, unsigned bytes,
+                 Access how);
+/// barrier.cluster
+void arriveAtCluster(Warp &w, uint32_t mask, bool releases);
+void waitForCluster(Warp &w, uint32_t mask);
+/// The mbarrier at a shared::cluster address, or null after a report: there is
+/// none, or nothing orders its initialisation before this use.
+Mbarrier *findMbarrier(Warp &w, unsigned lane, uint32_t address);
 /// Arrivals and transactions; false after a report.
 bool arrive(Warp &w, unsigned lane, uint32_t address, uint32_t count,
             int64_t transactions);

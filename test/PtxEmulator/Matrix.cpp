@@ -33,7 +33,7 @@ void loadMatrices(Warp &w, const Instruction &i, uint32_t) {
 
 /// ops: base, n registers.
 void storeMatrices(Warp &w, const Instruction &i, uint32_t) {
-  ++w.cta->effects;
+  ++w.cta->cluster.effects;
   for (unsigned m = 0; m < i.vector; ++m) {
     uint16_t tile[side][side];
     const uint32_t *a = source<uint32_t>(w, i.ops[m + 1]);
@@ -59,8 +59,9 @@ bool matrixForm(Decoder &d) {
   d.inst.kind = d.take("trans");
   d.inst.converge = Converge::Warp;
   d.setSpace();
-  return d.takeType() == Type::B16 && d.take("sync") && d.take("aligned") &&
-         d.take("m8n8") && d.inst.vector && d.done();
+  return d.inst.space != Space::Cluster && d.takeType() == Type::B16 &&
+         d.take("sync") && d.take("aligned") && d.take("m8n8") &&
+         d.inst.vector && d.done();
 }
 bool registers(Decoder &d, const Operand &op, bool isDestination) {
   if (op.kind == Operand::List)

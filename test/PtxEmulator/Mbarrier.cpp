@@ -7,13 +7,35 @@ namespace kdac::ptx {
 
 namespace {
 
-Mbarrier *find(Warp &w, unsigned lane, uint32_t address) {
-  auto it = w.cta->mbarriers.find(address);
-  if (it != w.cta->mbarriers.end())
-    return &it->second;
-  w.fail(lane,
-         "there is no mbarrier at shared address " + std::to_string(address));
-  return nullptr;
+/// The address of the mbarrier of the block's own that operand k names.
+uint32_t ownAddress(Warp &w, const Instruction &i, unsigned k, unsigned lane) {
+  uint32_t at = sharedAddress(w, i, k, lane, i.offset);
+  if (at >= clusterStride)
+    w.fail(lane, "a shared::cta access at " + std::to_string(at) +
+                     ", an address of shared::cluster");
+  return at;
+}
+
+/// "shared address 1024", of another block where it is one.
+std::string placeOf(const Warp &w, const Cta &owner, uint32_t address) {
+  return "shared address " + std::to_string(address) +
+         (&owner == w.cta ? "" : " of block " + std::to_string(owner.block));
+}
+
+/// Whether its initialisation is ordered before what another block does.
+bool isAnnounced(Warp &w, unsigned lane, const Cta &owner, uint32_t address,
+                 const Mbarrier &b) {
+  bool isReleased = b.by->releases[b.lane] != b.releases;
+  if (isReleased && w.cta->clusterPassed > b.barrier)
+    return true;
+  unsigned thread = b.by->id * warpSize + b.lane;
+  w.fail(lane, "uses the mbarrier at " + placeOf(w, owner, address) +
+                   ", which thread " + std::to_string(thread) +
+                   " there initialised without " +
+                   (isReleased ? "a cluster barrier between"
+                               : "fence.mbarrier_init.release.cluster (or "
+                                 "another release at cluster scope) since"));
+  return false;
 }
 
 void settlePhase(Cta &cta, Mbarrier &b) {
@@ -21,31 +43,35 @@ void settlePhase(Cta &cta, Mbarrier &b) {
     return;
   ++b.phase;
   b.pending = b.expected;
-  ++cta.effects;
+  ++cta.cluster.effects;
 }
 
 /// ops: mbarrier, count.
 void init(Warp &w, const Instruction &i, uint32_t mask) {
   for (; mask; mask &= mask - 1) {
     unsigned lane = firstOf(mask);
-    uint32_t at = sharedAddress(w, i, 0, lane, i.offset);
+    uint32_t at = ownAddress(w, i, 0, lane);
     uint32_t count = lane32(w, i.ops[1], lane);
-    if (!access(w, lane, Space::Shared, at, 8, Access::Write))
+    if (w.cta->cluster.failed ||
+        !access(w, lane, Space::Shared, at, 8, Access::Write))
       return;
     if (count == 0 || count >= 1u << 20)
       return w.fail(lane,
                     "mbarrier.init with a count of " + std::to_string(count));
     if (w.cta->mbarriers.count(at))
       return w.fail(lane, "mbarrier.init of an mbarrier that is in use");
-    w.cta->mbarriers[at] = {count, count, 0, 0};
-    ++w.cta->effects;
+    // The cluster barrier that the lane has yet to arrive at.
+    uint32_t barrier = w.cta->cluster.opened + (w.clusterArrived >> lane & 1);
+    w.cta->mbarriers[at] = {count,  count, 0, 0, &w, lane, w.releases[lane],
+                            barrier};
+    ++w.cta->cluster.effects;
   }
 }
 void invalidate(Warp &w, const Instruction &i, uint32_t mask) {
   for (; mask; mask &= mask - 1) {
     unsigned lane = firstOf(mask);
-    uint32_t at = sharedAddress(w, i, 0, lane, i.offset);
-    if (!find(w, lane, at))
+    uint32_t at = ownAddress(w, i, 0, lane);
+    if (w.cta->cluster.failed || !findMbarrier(w, lane, at))
       return;
     w.cta->mbarriers.erase(at);
   }
@@ -57,8 +83,10 @@ enum Arrival : uint8_t { Arrive = 1, Expect = 2, Complete = 4, Drop = 8 };
 void arriveRun(Warp &w, const Instruction &i, uint32_t mask) {
   for (; mask; mask &= mask - 1) {
     unsigned lane = firstOf(mask);
-    uint32_t at = sharedAddress(w, i, 1, lane, i.offset);
-    Mbarrier *b = find(w, lane, at);
+    uint32_t at = i.space == Space::Shared
+                      ? ownAddress(w, i, 1, lane)
+                      : sharedAddress(w, i, 1, lane, i.offset);
+    Mbarrier *b = w.cta->cluster.failed ? nullptr : findMbarrier(w, lane, at);
     if (!b)
       return;
     uint32_t number = i.count > 2 ? lane32(w, i.ops[2], lane) : 1;
@@ -80,8 +108,8 @@ void testRun(Warp &w, const Instruction &i, uint32_t mask) {
   unsigned missing = warpSize;
   for (uint32_t rest = mask; rest; rest &= rest - 1) {
     unsigned lane = firstOf(rest);
-    uint32_t at = sharedAddress(w, i, 1, lane, i.offset);
-    Mbarrier *b = find(w, lane, at);
+    uint32_t at = ownAddress(w, i, 1, lane);
+    Mbarrier *b = w.cta->cluster.failed ? nullptr : findMbarrier(w, lane, at);
     if (!b)
       return;
     uint32_t token = uint32_t(lane64(w, i.ops[2], lane));
@@ -94,7 +122,10 @@ void testRun(Warp &w, const Instruction &i, uint32_t mask) {
     }
   }
   // A try_wait may also give up: some schedules try the code around it.
-  bool givesUp = w.cta->options.seed && w.cta->random() % 8 == 0;
+  // Not twice while nothing happens, or deadlocks would never be seen.
+  Cluster &cluster = w.cta->cluster;
+  bool givesUp = cluster.options.seed && cluster.random() % 8 == 0 &&
+                 w.gaveUp != cluster.effects;
   if (done != mask && i.kind & 2 && !givesUp) {
     w.stall = true;
     w.group().wait = Wait::Mbarrier;
@@ -102,8 +133,10 @@ void testRun(Warp &w, const Instruction &i, uint32_t mask) {
     w.group().generation = w.cta->mbarriers[firstMissing].phase;
     return;
   }
-  if (done != mask)
+  if (done != mask) {
     w.group().yielded = true;
+    w.gaveUp = cluster.effects;
+  }
   setPredicate(w, i.ops[0], mask, done);
 }
 
@@ -115,7 +148,11 @@ bool decodeArrive(Decoder &d, uint8_t kind) {
   d.inst.run = arriveRun;
   d.inst.kind = kind;
   dropMbarrierHints(d);
+  if (ops.empty())
+    return false;
   bool returns = kind & (Arrive | Drop) && ops[0].kind != Operand::Address;
+  if (d.inst.space == Space::Cluster && returns && ops[0].kind != Operand::Sink)
+    return d.fail("an arrival at shared::cluster has no result");
   size_t first = returns ? 1 : 0;
   bool needsCount = kind & (Expect | Complete);
   if (!d.arity(first + 1 + needsCount, first + 2))
@@ -130,6 +167,8 @@ bool decodeArrive(Decoder &d, uint8_t kind) {
 }
 bool decodeTest(Decoder &d, bool tries) {
   const auto &ops = d.statement().operands;
+  if (d.inst.space == Space::Cluster)
+    return d.fail("only mbarriers of shared::cta can be waited for");
   d.inst.run = testRun;
   bool parity = d.take("parity");
   d.inst.kind = (parity ? 1 : 0) | (tries ? 2 : 0);
@@ -168,14 +207,29 @@ bool decodeMbarrier(Decoder &d) {
 
 } // namespace
 
+Mbarrier *findMbarrier(Warp &w, unsigned lane, uint32_t address) {
+  Cta *owner = sharedOwner(w, lane, address);
+  if (!owner)
+    return nullptr;
+  auto it = owner->mbarriers.find(address);
+  if (it == owner->mbarriers.end())
+    return w.fail(lane,
+                  "there is no mbarrier at " + placeOf(w, *owner, address)),
+           nullptr;
+  if (owner != w.cta && !isAnnounced(w, lane, *owner, address, it->second))
+    return nullptr;
+  return &it->second;
+}
+
 bool arrive(Warp &w, unsigned lane, uint32_t address, uint32_t count,
             int64_t transactions) {
-  Mbarrier *b = find(w, lane, address);
-  if (!b)
+  Mbarrier *b = findMbarrier(w, lane, address);
+  Cta *owner = b ? sharedOwner(w, lane, address) : nullptr;
+  if (!owner)
     return false;
   if (count > b->pending) {
-    w.fail(lane, "more arrivals at the mbarrier at shared address " +
-                     std::to_string(address) + " than its " +
+    w.fail(lane, "more arrivals at the mbarrier at " +
+                     placeOf(w, *owner, address) + " than its " +
                      std::to_string(b->expected) + " in one phase");
     return false;
   }
@@ -185,8 +239,8 @@ bool arrive(Warp &w, unsigned lane, uint32_t address, uint32_t count,
     w.fail(lane, "an mbarrier's transaction count beyond 2^20 - 1");
     return false;
   }
-  ++w.cta->effects;
-  settlePhase(*w.cta, *b);
+  ++w.cta->cluster.effects;
+  settlePhase(*owner, *b);
   return true;
 }
 

@@ -68,18 +68,32 @@ uint8_t *accessGlobal(Warp &w, unsigned lane, uint64_t address,
   return block->host + (address - block->base);
 }
 
+/// The number of a thread in its cluster.
+static uint16_t numberOf(const Warp &w, unsigned lane) {
+  return uint16_t(w.cta->rank * 1024 + w.id * warpSize + lane);
+}
+/// Its fences so far that order what it writes to the shared memory of `owner`.
+static uint16_t fencesOf(const Warp &w, unsigned lane, const Cta &owner) {
+  return uint16_t(w.cta == &owner ? w.proxyEpoch[lane]
+                                  : w.remoteProxyEpoch[lane]);
+}
+
 /// Whoever wrote it by ordinary stores must have fenced since.
-static bool proxyOrdered(Warp &w, unsigned lane, uint32_t at, unsigned bytes) {
-  Cta &cta = *w.cta;
+static bool proxyOrdered(Warp &w, Cta &cta, unsigned lane, uint32_t at,
+                         unsigned bytes) {
   for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
     Cta::Writer writer = cta.writers[word];
     if (writer.thread == 0xffff)
       continue;
-    const Warp &other = cta.warps[writer.thread / warpSize];
-    if (uint16_t(other.proxyEpoch[writer.thread % warpSize]) == writer.epoch) {
+    unsigned thread = writer.thread % 1024;
+    const Cta &block = *cta.cluster.ctas[writer.thread / 1024];
+    const Warp &other = block.warps[thread / warpSize];
+    if (fencesOf(other, thread % warpSize, cta) == writer.epoch) {
+      std::string of =
+          &block == w.cta ? "" : " of block " + std::to_string(block.block);
       w.fail(lane, "the asynchronous proxy touches shared memory at " +
                        hex(sharedBase + word * 4) + ", which thread " +
-                       std::to_string(writer.thread) +
+                       std::to_string(thread) + of +
                        " wrote without fence.proxy.async since");
       return false;
     }
@@ -89,7 +103,10 @@ static bool proxyOrdered(Warp &w, unsigned lane, uint32_t at, unsigned bytes) {
 
 uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
                       Access how, bool async) {
-  Cta &cta = *w.cta;
+  Cta *owner = sharedOwner(w, lane, address);
+  if (!owner)
+    return nullptr;
+  Cta &cta = *owner;
   uint32_t at = address - sharedBase;
   if (address < sharedBase || at > cta.shared.size() ||
       bytes > cta.shared.size() - at)
@@ -99,7 +116,9 @@ uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
                             hex(sharedBase)),
            nullptr;
   if (how == Access::Write && cta.program.usesWgmma &&
-      !checkReaders(w, lane, at, bytes))
+      !checkReaders(w, cta, lane, at, bytes))
+    return nullptr;
+  if (!cta.copies.empty() && !checkCopies(w, cta, lane, at, bytes, how))
     return nullptr;
   uint8_t *valid = &cta.valid[at];
   if (how == Access::Write)
@@ -111,14 +130,13 @@ uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
                                 " that nobody has written"),
                nullptr;
   if (cta.options.proxies && cta.program.usesAsyncProxy) {
-    if (async && !proxyOrdered(w, lane, at, bytes))
+    if (async && !proxyOrdered(w, cta, lane, at, bytes))
       return nullptr;
     if (how == Access::Write)
       for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word)
-        cta.writers[word] = async
-                                ? Cta::Writer()
-                                : Cta::Writer{uint16_t(w.id * warpSize + lane),
-                                              uint16_t(w.proxyEpoch[lane])};
+        cta.writers[word] =
+            async ? Cta::Writer()
+                  : Cta::Writer{numberOf(w, lane), fencesOf(w, lane, cta)};
   }
   return &cta.shared[at];
 }
@@ -143,7 +161,7 @@ uint8_t *access(Warp &w, unsigned lane, Space space, uint64_t address,
                 unsigned bytes, Access how) {
   if (space == Space::Generic) {
     uint64_t window = address >> 56 << 56;
-    space = window == sharedWindow  ? Space::Shared
+    space = window == sharedWindow  ? Space::Cluster
             : window == localWindow ? Space::Local
             : window == paramWindow ? Space::Param
                                     : Space::Global;
@@ -156,6 +174,12 @@ uint8_t *access(Warp &w, unsigned lane, Space space, uint64_t address,
            nullptr;
   switch (space) {
   case Space::Shared:
+    if (address >= clusterStride)
+      return w.fail(lane, "a shared::cta access at " + hex(address) +
+                              ", an address of shared::cluster"),
+             nullptr;
+    [[fallthrough]];
+  case Space::Cluster:
     return accessShared(w, lane, static_cast<uint32_t>(address), bytes, how,
                         false);
   case Space::Param:

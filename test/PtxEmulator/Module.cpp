@@ -1,7 +1,8 @@
-// Modules: from syntax to programs, and grids of CTAs.
+// Modules: from syntax to programs, and grids of clusters.
 #include "Decoder.h"
 #include "Machine.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -141,6 +142,8 @@ std::unique_ptr<Module> Module::parse(std::string_view text,
       variables.push_back(&v);
     program->name = entry.name;
     std::copy(entry.reqntid, entry.reqntid + 3, program->reqntid);
+    std::copy(entry.cluster, entry.cluster + 3, program->cluster);
+    program->explicitCluster = entry.explicitCluster;
     placeParams(entry, *program, symbols);
     placeShared(variables, *program, symbols);
     placeLocal(entry, *program, symbols);
@@ -169,14 +172,44 @@ uint32_t Module::staticShared(const std::string &entry) const {
   return it == programs.end() ? 0 : it->second->staticShared;
 }
 
+static std::string triple(const unsigned *sizes) {
+  return std::to_string(sizes[0]) + " x " + std::to_string(sizes[1]) + " x " +
+         std::to_string(sizes[2]);
+}
+
+std::string Module::clusterRefusal(const Launch &launch) const {
+  auto it = programs.find(launch.entry);
+  if (it == programs.end())
+    return "";
+  const Program &program = *it->second;
+  const unsigned *size = clusterOf(program, launch), *grid = launch.grid;
+  const unsigned *want = program.cluster;
+  constexpr unsigned portable = 8;
+  if (!size[0])
+    return program.explicitCluster
+               ? program.name + " must be launched in clusters, but neither "
+                                "it nor the launch says of what size"
+               : "";
+  if (want[0] && !std::equal(want, want + 3, size))
+    return program.name + " needs clusters of " + triple(want) +
+           " blocks, but got " + triple(size);
+  if (uint64_t(size[0]) * size[1] * size[2] > portable)
+    return program.name + ": clusters of " + triple(size) +
+           " blocks, but not every GPU takes more than " +
+           std::to_string(portable);
+  for (int i = 0; i < 3; ++i)
+    if (!size[i] || grid[i] % size[i])
+      return program.name + ": a grid of " + triple(grid) +
+             " blocks is no multiple of clusters of " + triple(size);
+  return "";
+}
+
 static std::string refusal(const Program &program, const Launch &launch) {
   const unsigned *want = program.reqntid;
   if (want[0])
     for (int i = 0; i < 3; ++i)
       if (want[i] != launch.block[i])
-        return program.name + " needs blocks of " + std::to_string(want[0]) +
-               " x " + std::to_string(want[1]) + " x " +
-               std::to_string(want[2]) + " threads";
+        return program.name + " needs blocks of " + triple(want) + " threads";
   unsigned threads = launch.block[0] * launch.block[1] * launch.block[2];
   if (threads == 0 || threads > 1024)
     return "a block of " + std::to_string(threads) + " threads";
@@ -195,25 +228,29 @@ std::string Module::launch(const Launch &launch, const Memory &memory,
   const Program &program = *it->second;
   if (std::string why = refusal(program, launch); !why.empty())
     return why;
-  uint64_t blocks = uint64_t(launch.grid[0]) * launch.grid[1] * launch.grid[2];
+  if (std::string why = clusterRefusal(launch); !why.empty())
+    return why;
+  uint64_t clusters = 1;
+  for (int i = 0; i < 3; ++i)
+    clusters *= launch.grid[i] / std::max(1u, clusterOf(program, launch)[i]);
   std::atomic<uint64_t> next{0};
   std::mutex mutex;
   std::string error;
   Stats total;
   auto work = [&] {
     std::vector<uint8_t> registers;
-    for (uint64_t block; (block = next++) < blocks;) {
-      Cta cta(program, memory, globalMemory.get(), launch, options, block,
-              registers);
-      bool ok = cta.run();
+    for (uint64_t number; (number = next++) < clusters;) {
+      Cluster cluster(program, memory, globalMemory.get(), launch, options,
+                      number, registers);
+      bool ok = cluster.run();
       std::lock_guard<std::mutex> lock(mutex);
-      total.warpInstructions += cta.stats.warpInstructions;
-      total.threadInstructions += cta.stats.threadInstructions;
+      total.warpInstructions += cluster.stats.warpInstructions;
+      total.threadInstructions += cluster.stats.threadInstructions;
       if (ok)
         continue;
       if (error.empty())
-        error = cta.error;
-      next = blocks;
+        error = cluster.error;
+      next = clusters;
     }
   };
   std::vector<std::thread> threads;

@@ -24,7 +24,7 @@ struct Ref {
   bool constant = false; ///< in the program's constants
 };
 
-enum class Space : uint8_t { Generic, Global, Shared, Param, Local };
+enum class Space : uint8_t { Generic, Global, Shared, Cluster, Param, Local };
 
 /// What a lane must wait for before an instruction may run.
 enum class Converge : uint8_t { None, Warp, Members };
@@ -80,8 +80,21 @@ enum Special : uint32_t {
   SmId,
   NSmId,
   DynamicSmem,
-  One,
-  Zero,
+  ClusterCtaidX,
+  ClusterCtaidY,
+  ClusterCtaidZ,
+  ClusterNctaidX,
+  ClusterNctaidY,
+  ClusterNctaidZ,
+  ClusteridX,
+  ClusteridY,
+  ClusteridZ,
+  NclusteridX,
+  NclusteridY,
+  NclusteridZ,
+  ClusterCtarank,
+  ClusterNctarank,
+  IsExplicitCluster, ///< a predicate
   LaneMaskEq,
   LaneMaskLt,
   LaneMaskLe,
@@ -103,9 +116,19 @@ struct Program {
   uint32_t staticShared = 0, sharedAlign = 16;
   uint32_t localBytes = 0; ///< of a thread
   unsigned reqntid[3] = {0, 0, 0};
+  unsigned cluster[3] = {0, 0, 0}; ///< .reqnctapercluster; 0: none
+  bool explicitCluster = false;
   bool usesWgmma = false;
   bool usesAsyncProxy = false; ///< wgmma or bulk copies
 };
+
+inline size_t registerBytesOfWarp(const Program &program) {
+  return program.registerBytes / 128 * 128 + 256;
+}
+/// CTAs of a cluster, as the launch says or else the entry; 0: neither does.
+inline const unsigned *clusterOf(const Program &program, const Launch &launch) {
+  return launch.cluster[0] ? launch.cluster : program.cluster;
+}
 
 } // namespace kdac::ptx
 

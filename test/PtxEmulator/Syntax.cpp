@@ -304,8 +304,8 @@ private:
 
   bool directive() {
     std::string word = take();
-    if (word == ".reqntid") {
-      unsigned *to = current->reqntid;
+    if (word == ".reqntid" || word == ".reqnctapercluster") {
+      unsigned *to = word == ".reqntid" ? current->reqntid : current->cluster;
       to[0] = to[1] = to[2] = 1;
       *to++ = static_cast<unsigned>(integer());
       while (accept(","))
@@ -313,7 +313,7 @@ private:
       return true;
     }
     if (word == ".maxntid" || word == ".minnctapersm" || word == ".maxnreg" ||
-        word == ".maxnctapersm" || word == ".reqnctapercluster") {
+        word == ".maxnctapersm") {
       integer();
       while (accept(","))
         integer();
@@ -321,8 +321,9 @@ private:
     }
     if (word == ".pragma")
       return take(), expect(";");
-    if (word == ".noreturn" || word == ".explicitcluster" ||
-        word == ".blocksareclusters")
+    if (word == ".explicitcluster")
+      return current->explicitCluster = true;
+    if (word == ".noreturn")
       return true;
     return fail("'" + word + "' is not supported");
   }

@@ -56,6 +56,8 @@ struct EntrySyntax {
   std::vector<Variable> variables;           ///< .shared and .local
   std::vector<Statement> body;
   unsigned reqntid[3] = {0, 0, 0};
+  unsigned cluster[3] = {0, 0, 0}; ///< .reqnctapercluster
+  bool explicitCluster = false;
 };
 
 struct ModuleSyntax {
