@@ -62,6 +62,7 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
     - `roles`: "fused"; "split" into a kernel that prepares chunks in any order
       and one that runs along the state, with a workspace between them; or
       "warps", the same two roles and the transfers as warps of one kernel;
+      "cluster", the same where two neighbouring slices of V share their images;
       "prepare" or "chain", the warps of one of the two, with a workspace between.
   }];
   let parameters = (ins StringRefParameter<>:$target, StringRefParameter<>:$form,

@@ -101,7 +101,8 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
 
     Under `roles = warps`, one block of three programs (docs/ARCHITECTURE.md): the
     chain on wgmma with the transposed state in accumulators, prepare on mma.sync in
-    pairs of warps, transfer by cp.async, joined by mbarriers.
+    pairs of warps, transfer by cp.async, joined by mbarriers. Under `roles = cluster`
+    a chunk is prepared by one of two blocks and copied to the other's ring.
 
     Numerics: exp2 and rsqrt are the approximate instructions (2^-22 relative);
     f32 subnormals flush to zero. Under `roles = warps` products of constants may

@@ -137,12 +137,13 @@ public:
   void setRegisters(int64_t count, int64_t atLaunch);
 
   // mbarriers, by their address.
-  void initBarrier(Value barrier, int64_t arrivals);
+  void initBarrier(Value barrier, Value arrivals);
   void arrive(Value barrier);
   /// Arrives once this thread's asynchronous copies so far have landed.
   void arriveAfterCopies(Value barrier);
-  /// Waits until the phase of this parity (i32, 0 or 1) is over.
-  void waitBarrier(Value barrier, Value parity);
+  /// Waits until the phase of this parity (i32, 0 or 1) is over; `cluster`: for
+  /// what other blocks of the cluster did before they arrived as well.
+  void waitBarrier(Value barrier, Value parity, bool cluster = false);
   void publishBarriers();
   /// Programmatic dependent launch: until the launch before is done; the next
   /// one may start.
@@ -153,8 +154,17 @@ public:
   /// Copies of whole, aligned 16 bytes by one thread; addresses as integers.
   void bulkLoad(Value shared, Value global, int64_t bytes, Value barrier);
   void bulkStore(Value global, Value shared, int64_t bytes);
+  /// To another block of the cluster, whose barrier alone says when it is done.
+  void bulkSend(Value clusterTo, Value shared, int64_t bytes,
+                Value clusterBarrier);
   /// Until all but the `left` last stores are done, or have read their source.
   void waitBulkStores(int64_t left, bool read);
+  /// What an address in this block's shared memory is in block `rank` (i32) of
+  /// the cluster.
+  Value inBlock(Value address, Value rank);
+  void arriveInCluster(Value clusterBarrier);
+  /// Of all threads of the cluster's blocks.
+  void clusterBarrier();
   /// Makes this thread's writes to shared memory visible to wgmma.
   void proxyFence();
 

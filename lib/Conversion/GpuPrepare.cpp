@@ -413,7 +413,7 @@ void ChunkPreparer::chunk(Value &number, Values &vectors) {
   storeDiagonal(sums, parts.inverse ? evaluateRow(parts.strengths, vectors)
                                     : Value());
   roles.readScalars();
-  vectors = vectorsOf(b.add(number, tile::preparePairs(at.schedule)));
+  vectors = vectorsOf(b.add(number, tile::prepareTurn(at.schedule)));
   b.namedBarrier(barrier, kPairThreads);
   Value isFirst = b.equal(block, b.i32(0));
   roles.branch(isFirst, [&] { firstBlock(); }, [&] { secondBlock(); });
@@ -421,6 +421,12 @@ void ChunkPreparer::chunk(Value &number, Values &vectors) {
   b.warpSync();
   roles.branch(b.equal(at.lane, b.i32(0)),
                [&] { b.arrive(roles.preparedImage(number)); });
+  // By the warp that works longer and so has the least to wait for.
+  if (roles.shares()) {
+    roles.branch(arith::AndIOp::create(b, isFirst, b.equal(at.lane, b.i32(0))),
+                 [&] { roles.sendImage(number); });
+    b.warpSync(); // or the warp stays apart, and what follows needs all of it
+  }
 }
 
 void ChunkPreparer::run() {
@@ -430,15 +436,17 @@ void ChunkPreparer::run() {
   for (Operation &op : roles.chunkLoop.getBody()->without_terminator())
     if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
       tiles.push_back(&op);
-  Values carried = vectorsOf(pair);
-  roles.chunkLoopOf(pair, tile::preparePairs(at.schedule), isBounded(), carried,
+  Value first = pair;
+  if (roles.shares())
+    first = b.add(b.mul(pair, roles.clusterBlocks()), roles.rank());
+  Values carried = vectorsOf(first);
+  roles.chunkLoopOf(first, tile::prepareTurn(at.schedule), isBounded(), carried,
                     [&](Value &number, Values &carried) {
                       locate();
                       buffer = roles.bufferOf(parts.queries, number);
                       roles.enterChunk(number, tiles);
-                      b.waitBarrier(
-                          roles.loadedImage(number),
-                          roles.parityOf(number, roles.imageStages()));
+                      b.waitBarrier(roles.loadedImage(number),
+                                    roles.parityOf(number, roles.rowStages()));
                       chunk(number, carried);
                     });
 }

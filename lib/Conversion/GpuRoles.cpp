@@ -220,16 +220,17 @@ Value RoleLowering::barrierAt(int64_t first, Value number, int64_t stages) {
       pointer(b.mul(b.rem(number, stages), 8), base.getInt() + 8 * first));
 }
 Value RoleLowering::loadedImage(Value number) {
-  return barrierAt(0, number, imageStages());
+  return barrierAt(0, number, rowStages());
 }
 Value RoleLowering::preparedImage(Value number) {
-  return barrierAt(imageStages(), number, imageStages());
+  return barrierAt(rowStages(), number, imageStages());
 }
 Value RoleLowering::loadedValue(Value number) {
-  return barrierAt(2 * imageStages(), number, valueStages());
+  return barrierAt(rowStages() + imageStages(), number, valueStages());
 }
 Value RoleLowering::madeOutput(Value number) {
-  return barrierAt(2 * imageStages() + valueStages(), number, valueStages());
+  return barrierAt(rowStages() + imageStages() + valueStages(), number,
+                   valueStages());
 }
 
 void RoleLowering::enterChunk(Value number, ArrayRef<Operation *> users) {
@@ -387,20 +388,28 @@ void RoleLowering::zeroAboveDiagonal() {
 void RoleLowering::initialise() {
   int64_t warpgroup = 128, chainWarps = 4 * chainWarpgroups();
   branch(b.equal(at.thread, b.i32(0)), [&] {
+    for (int64_t i = imageStages(); i < rowStages(); ++i)
+      b.initBarrier(loadedImage(b.i32(i)), b.i32(warpgroup));
     for (int64_t i = 0; i < imageStages(); ++i) {
-      b.initBarrier(loadedImage(b.i32(i)), warpgroup);
-      b.initBarrier(preparedImage(b.i32(i)), prepares() ? 2 : 1);
+      b.initBarrier(loadedImage(b.i32(i)), b.i32(warpgroup));
+      Value preparers = b.i32(prepares() ? 2 : 1);
+      if (shares())
+        preparers = select(isOwn(b.i32(i)), preparers, b.i32(1));
+      b.initBarrier(preparedImage(b.i32(i)), preparers);
+      if (shares())
+        b.initBarrier(awaitedImage(b.i32(i)), b.i32(clusterBlocks() - 1));
     }
     for (int64_t i = 0; i < valueStages(); ++i) {
-      b.initBarrier(loadedValue(b.i32(i)), warpgroup);
-      b.initBarrier(madeOutput(b.i32(i)), std::max<int64_t>(1, chainWarps));
+      b.initBarrier(loadedValue(b.i32(i)), b.i32(warpgroup));
+      b.initBarrier(madeOutput(b.i32(i)),
+                    b.i32(std::max<int64_t>(1, chainWarps)));
     }
     b.publishBarriers();
   });
   if (prepares())
     zeroAboveDiagonal();
   b.proxyFence();
-  at.synchronise();
+  shares() ? b.clusterBarrier() : at.synchronise();
 }
 
 void RoleLowering::dispatch() {
@@ -440,6 +449,8 @@ LogicalResult RoleLowering::run() {
     return failure();
   initialise();
   dispatch();
+  if (shares()) // A block stays while others may reach into its memory.
+    b.clusterBarrier();
   LLVM::ReturnOp::create(b, ValueRange());
   return success();
 }

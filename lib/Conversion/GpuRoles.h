@@ -88,6 +88,12 @@ private:
   Value barrierAt(int64_t first, Value number, int64_t stages);
   int64_t chunkRows() const { return at.schedule.getChunk(); }
   int64_t imageStages() const { return at.schedule.getStages(); }
+  /// A pair may come more than one turn of the ring early, and a wait for a
+  /// parity does not know a phase from the one after the next: then there is an
+  /// mbarrier of loaded rows for every chunk of a pair's turn.
+  int64_t rowStages() const {
+    return std::max(imageStages(), tile::prepareTurn(at.schedule));
+  }
   int64_t valueStages() { return at.place(output.getValue()).getStages(); }
   int64_t keyDim();
   int64_t chainWarpgroups() const;
@@ -109,6 +115,17 @@ private:
   void startImage(Value number);
   void storeImage(Value number);
   int64_t imageSize() const;
+
+  //===-- Images of a cluster (GpuCluster.cpp)
+  //------------------------------------------===//
+  int64_t clusterBlocks() const { return tile::clusterBlocks(at.schedule); }
+  bool shares() const { return clusterBlocks() > 1; }
+  Value rank(); ///< of this block in its cluster, i32
+  Value isOwn(Value number);
+  Value awaitedImage(Value number);
+  void awaitImage(Value number);
+  void requestImage(Value number);
+  void sendImage(Value number);
 
   //===-- Prepare (GpuPrepare.cpp)
   //------------------------------------------===//

@@ -209,9 +209,18 @@ void RoleLowering::transfer() {
     branch(b.less(next, chunks), [&] {
       if (!prepares())
         return startImage(next);
-      for (auto [i, load] : llvm::enumerate(imageRows))
-        startRows(load, next, now[i]);
-      b.arriveAfterCopies(loadedImage(next));
+      auto load = [&] {
+        for (auto [i, load] : llvm::enumerate(imageRows))
+          startRows(load, next, now[i]);
+        b.arriveAfterCopies(loadedImage(next));
+      };
+      if (!shares())
+        return load();
+      auto own = [&] {
+        awaitImage(next);
+        load();
+      };
+      branch(isOwn(next), own, [&] { requestImage(next); });
     });
     branch(hasOutput, [&] { storeOutput(number, now[images + 1]); });
     Value later = b.add(number, valuesAhead);

@@ -71,9 +71,10 @@ void GpuEmitter::setRegisters(int64_t count, int64_t atLaunch) {
 //===-- mbarriers
 //----------------------------------------------------------===//
 
-void GpuEmitter::initBarrier(Value barrier, int64_t arrivals) {
-  assembly("mbarrier.init.shared.b64 [$0], $1;", "r,n,~{memory}", {},
-           {barrier, i32(arrivals)});
+void GpuEmitter::initBarrier(Value barrier, Value arrivals) {
+  assembly("mbarrier.init.shared.b64 [$0], $1;",
+           getConstantIntValue(arrivals) ? "r,n,~{memory}" : "r,r,~{memory}",
+           {}, {barrier, arrivals});
 }
 
 void GpuEmitter::arrive(Value barrier) {
@@ -85,9 +86,10 @@ void GpuEmitter::arriveAfterCopies(Value barrier) {
            barrier);
 }
 
-void GpuEmitter::waitBarrier(Value barrier, Value parity) {
-  assembly("{ .reg .pred done; again: mbarrier.try_wait.parity.shared.b64 "
-           "done, [$0], $1; @!done bra again; }",
+void GpuEmitter::waitBarrier(Value barrier, Value parity, bool cluster) {
+  std::string kind = cluster ? "acquire.cluster.shared::cta" : "shared";
+  assembly("{ .reg .pred done; again: mbarrier.try_wait.parity." + kind +
+               ".b64 done, [$0], $1; @!done bra again; }",
            "r,r,~{memory}", {}, {barrier, parity});
 }
 
@@ -131,6 +133,32 @@ void GpuEmitter::bulkStore(Value global, Value shared, int64_t bytes) {
 void GpuEmitter::waitBulkStores(int64_t left, bool read) {
   assembly("cp.async.bulk.wait_group" + std::string(read ? ".read " : " ") +
                std::to_string(left) + ";",
+           "~{memory}", {}, {});
+}
+
+//===-- Clusters
+//-----------------------------------------------------------===//
+
+Value GpuEmitter::inBlock(Value address, Value rank) {
+  return assembly("mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r",
+                  getI32Type(), {address, rank})[0];
+}
+
+void GpuEmitter::arriveInCluster(Value clusterBarrier) {
+  assembly("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [$0];",
+           "r,~{memory}", {}, clusterBarrier);
+}
+
+void GpuEmitter::bulkSend(Value clusterTo, Value shared, int64_t bytes,
+                          Value clusterBarrier) {
+  assembly("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::"
+           "bytes [$0], [$1], $2, [$3];",
+           "r,r,n,r,~{memory}", {},
+           {clusterTo, shared, i32(bytes), clusterBarrier});
+}
+
+void GpuEmitter::clusterBarrier() {
+  assembly("barrier.cluster.arrive.release; barrier.cluster.wait.acquire;",
            "~{memory}", {}, {});
 }
 

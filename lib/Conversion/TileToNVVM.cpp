@@ -134,6 +134,10 @@ void GpuLowering::createKernel() {
     minBlocks = wanted.getInt();
   if (minBlocks > 0)
     function->setAttr("nvvm.minctasm", b.getI32IntegerAttr(minBlocks));
+  if (int64_t blocks = tile::clusterBlocks(schedule); blocks > 1)
+    function->setAttr(
+        "nvvm.cluster_dim",
+        b.getDenseI32ArrayAttr({static_cast<int32_t>(blocks), 1, 1}));
   for (StringRef name :
        {StringRef("kdac.v_tile"), StringRef("kdac.shared_bytes"),
         StringRef("kdac.block_threads"), StringRef("kdac.grid"),

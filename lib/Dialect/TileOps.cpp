@@ -42,7 +42,12 @@ static RankedTensorType tensorType(Value value) {
 
 bool kdac::tile::hasWarpRoles(ScheduleAttr schedule) {
   StringRef roles = schedule.getRoles();
-  return roles == "warps" || roles == "prepare" || roles == "chain";
+  return roles == "warps" || roles == "cluster" || roles == "prepare" ||
+         roles == "chain";
+}
+
+int64_t kdac::tile::clusterBlocks(ScheduleAttr schedule) {
+  return schedule.getRoles() == "cluster" ? kClusterBlocks : 1;
 }
 
 int64_t kdac::tile::chainWarpgroups(ScheduleAttr schedule) {
@@ -54,6 +59,10 @@ int64_t kdac::tile::preparePairs(ScheduleAttr schedule) {
   if (schedule.getRoles() == "chain")
     return 0;
   return 2 * (schedule.getWarps() / 4 - chainWarpgroups(schedule) - 1);
+}
+
+int64_t kdac::tile::prepareTurn(ScheduleAttr schedule) {
+  return clusterBlocks(schedule) * preparePairs(schedule);
 }
 
 int64_t kdac::tile::imageBytes(int64_t keyDim, int64_t chunk) {
@@ -89,12 +98,17 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
              << "expected operand and gram of bf16, f16, tf32 or f32, but got "
              << type;
   // schedule C5
-  if (!llvm::is_contained({"fused", "split", "warps", "prepare", "chain"},
-                          roles))
+  if (!llvm::is_contained(
+          {"fused", "split", "warps", "cluster", "prepare", "chain"}, roles))
     return emitError() << "expected roles \"fused\", \"split\", \"warps\", "
-                          "\"prepare\" or \"chain\", "
+                          "\"cluster\", \"prepare\" or \"chain\", "
                           "but got \""
                        << roles << "\"";
+  // schedule C6
+  if (roles == "cluster" && stages % kClusterBlocks != 0)
+    return emitError() << "expected stages that " << kClusterBlocks
+                       << " blocks of a cluster share evenly, but got "
+                       << stages;
   return success();
 }
 

@@ -181,8 +181,13 @@ void RolePlacer::placeScratch() {
   kernel->setAttr("tile.scratch", b.getDenseI64ArrayAttr({bytes, scratch}));
   bytes += std::max<int64_t>(1, tile::preparePairs(schedule)) * scratch;
   kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));
-  // Image loaded and prepared; v loaded, output made.
-  bytes += 2 * (schedule.getStages() + kValueStages) * kBarrierBytes;
+  // Rows loaded, image prepared, in a cluster also awaited; v loaded, output
+  // made.
+  int64_t stages = schedule.getStages();
+  int64_t count = std::max(stages, tile::prepareTurn(schedule)) + stages;
+  if (tile::clusterBlocks(schedule) > 1)
+    count += stages;
+  bytes += (count + 2 * kValueStages) * kBarrierBytes;
 }
 
 /// Scalars made before the chunk loop and used in it or after it: every role
@@ -242,7 +247,9 @@ void RolePlacer::placeRegisters() {
   int64_t warpgroups = schedule.getWarps() / 4;
   int64_t launch = 65536 / 128 / warpgroups / 8 * 8;
   SmallVector<int64_t> budget = {152, 72, 32, launch};
-  if (schedule.getRoles() != "warps")
+  bool areAll =
+      tile::chainWarpgroups(schedule) > 0 && tile::preparePairs(schedule) > 0;
+  if (!areAll)
     budget.assign(4, launch);
   else if (schedule.getVTile() == tile::kChainColumns)
     budget = {160, 88, 56, launch};

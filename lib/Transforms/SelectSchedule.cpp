@@ -333,22 +333,26 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       if (failed(schedule))
         return signalPassFailure();
       function->setAttr(tile::kScheduleAttr, *schedule);
+      FailureOr<Problem> problem = Problem::match(function);
       if (schedule->getForm() == "chunk")
-        chooseBeside(function, *Problem::match(function), *row);
+        chooseBeside(function, *problem, *row);
       // Half as wide, twice as many programs, where those fit the GPU at once.
+      // The two halves share what they prepare where that is most of the work,
+      // unless the roles are given.
       tile::ScheduleAttr s = *schedule;
       if (s.getRoles() == "warps" && vTile == 0 && segments != 1)
         function->setAttr(tile::kSegmentsAttr,
                           OpBuilder(function).getI64IntegerAttr(segments));
       int64_t half = s.getVTile() / 2;
+      bool shares = roles.empty() && problem->decayRank() == 3;
       if (s.getRoles() == "warps" && vTile == 0 &&
           half % tile::kChainColumns == 0)
         function->setAttr(
             tile::kFewProgramsAttr,
-            tile::ScheduleAttr::get(&getContext(), s.getTarget(), s.getForm(),
-                                    s.getChunk(), s.getLeaf(), half,
-                                    chooseWarpRoles(half).warps, s.getStages(),
-                                    s.getOperand(), s.getGram(), s.getRoles()));
+            tile::ScheduleAttr::get(
+                &getContext(), s.getTarget(), s.getForm(), s.getChunk(),
+                s.getLeaf(), half, chooseWarpRoles(half).warps, s.getStages(),
+                s.getOperand(), s.getGram(), shares ? "cluster" : "warps"));
     }
   }
 };

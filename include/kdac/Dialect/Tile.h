@@ -49,13 +49,22 @@ inline constexpr llvm::StringLiteral kChainRole = "chain";
 inline constexpr int64_t kRoleBlock = 16;
 inline constexpr int64_t kChainColumns = 64;
 
-/// True if a block's warps have roles: all of them, or those that prepare
-/// images for the workspace, or those that carry the chain on such images.
+/// Under `roles = "cluster"` so many neighbouring slices of V share the images
+/// of their head.
+inline constexpr int64_t kClusterBlocks = 2;
+
+/// True if a block's warps have roles: all of them, alone or in a cluster, or
+/// those that prepare images for the workspace, or those that carry the chain
+/// on such images.
 bool hasWarpRoles(ScheduleAttr schedule);
+/// Blocks that share their images; 1 if each prepares its own.
+int64_t clusterBlocks(ScheduleAttr schedule);
 /// Warpgroups that carry the chain under a schedule of roles as warps.
 int64_t chainWarpgroups(ScheduleAttr schedule);
 /// Pairs of warps that prepare.
 int64_t preparePairs(ScheduleAttr schedule);
+/// Chunks from one of a pair to its next.
+int64_t prepareTurn(ScheduleAttr schedule);
 /// Bytes of the image of one chunk: keys and queries times their decay, the
 /// remaining keys; system and attention side by side; the total decay.
 int64_t imageBytes(int64_t keyDim, int64_t chunk);
