@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
+#include <thread>
 
 namespace kdac::runtool {
 
@@ -25,6 +27,35 @@ double medianOf(std::vector<double> values) {
   auto middle = values.begin() + static_cast<long>(values.size() / 2);
   std::nth_element(values.begin(), middle, values.end());
   return *middle;
+}
+
+/// Bytes a second that `threads` threads (0: one per core) read and write
+/// together when they copy what no cache holds.
+double copyBandwidth(int threads) {
+  if (threads == 0)
+    threads =
+        static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  constexpr size_t each = size_t(128) << 20;
+  std::vector<std::vector<char>> from(static_cast<size_t>(threads)), to(from);
+  std::vector<double> rates;
+  for (int turn = 0; turn < 6; ++turn) {
+    std::vector<std::thread> workers;
+    Clock::time_point start = Clock::now();
+    for (size_t i = 0; i < from.size(); ++i)
+      workers.emplace_back([&, i] {
+        if (turn == 0) { // pages where they are used
+          from[i].assign(each, 1);
+          to[i].assign(each, 2);
+        }
+        std::memcpy(to[i].data(), from[i].data(), each);
+      });
+    for (std::thread &worker : workers)
+      worker.join();
+    if (turn > 0)
+      rates.push_back(2.0 * static_cast<double>(each * from.size()) /
+                      secondsSince(start));
+  }
+  return medianOf(rates);
 }
 
 /// Sequences of `context` tokens that nobody has computed.
@@ -164,6 +195,15 @@ Status timeModel(const Options &options, bool isAllMla, json &out) {
     std::printf("%s, %lld sequences at %lld tokens: %.3f ms a token\n", name,
                 (long long)engine.session->limits().slots, (long long)context,
                 *seconds * 1e3);
+    if (!engine.gpu) {
+      double copied = copyBandwidth(options.threads);
+      out.back()["copy_bytes_per_second"] = copied;
+      std::printf(
+          "  reading %.2f GB of active weights at %.1f GB/s, %.0f %% of "
+          "a copy's %.1f GB/s\n",
+          weights / 1e9, weights / *seconds / 1e9,
+          100 * weights / *seconds / copied, copied / 1e9);
+    }
     std::fflush(stdout);
   }
   for (int64_t tokens :
