@@ -83,6 +83,16 @@ def Dplr_ActivationAttr : EnumAttr<DplrDialect, Dplr_Activation, "activation"> {
   let assemblyFormat = "`<` $value `>`";
 }
 
+def Dplr_Product : I32EnumAttr<"Product", "how a gate opens what it multiplies", [
+    I32EnumAttrCase<"Silu", 0, "silu">, I32EnumAttrCase<"Situ", 1, "situ">,
+    I32EnumAttrCase<"Sigmoid", 2, "sigmoid">]> {
+  let cppNamespace = "::kdac::dplr";
+  let genSpecializedAttr = 0;
+}
+def Dplr_ProductAttr : EnumAttr<DplrDialect, Dplr_Product, "product"> {
+  let assemblyFormat = "`<` $value `>`";
+}
+
 def Dplr_Precision : I32EnumAttr<"Precision", "precision of products", [
     I32EnumAttrCase<"Fast", 0, "fast">, I32EnumAttrCase<"Default", 1, "default">,
     I32EnumAttrCase<"High", 2, "high">]> {
@@ -94,7 +104,8 @@ def Dplr_PrecisionAttr : EnumAttr<DplrDialect, Dplr_Precision, "precision"> {
 }
 
 def Dplr_Form : I32EnumAttr<"Form", "evaluation order", [
-    I32EnumAttrCase<"Chunk", 0, "chunk">, I32EnumAttrCase<"Step", 1, "step">]> {
+    I32EnumAttrCase<"Chunk", 0, "chunk">, I32EnumAttrCase<"Step", 1, "step">,
+    I32EnumAttrCase<"Rows", 2, "rows">]> {
   let cppNamespace = "::kdac::dplr";
   let genSpecializedAttr = 0;
 }
@@ -229,6 +240,112 @@ def Dplr_GatedRmsNormOp : Dplr_Op<"gated_rmsnorm", [AllTypesMatch<["input", "res
   let assemblyFormat = [{
     $activation $input `gate` `(` $gate `)` `weight` `(` $weight `:` type($weight) `)`
     `eps` $eps attr-dict `:` type($input) `,` type($gate)
+  }];
+  let hasVerifier = 1;
+}
+
+//===-- Rows of other layers ------------------------------------------------===//
+
+def Dplr_RmsNormOp : Dplr_Op<"rmsnorm", [
+    AllTypesMatch<["input", "sum", "result"]>]> {
+  let summary = "add a branch to every row and normalise the sum";
+  let description = [{
+    `s = x + branch`, then `y_c = s_c / sqrt(mean_d s_d^2 + eps) * w_c`. Without a
+    branch, or where its argument is absent, s is x. Kernels keep the sum in the
+    element type and normalise what they kept. In f32 or better; y is
+    rounded once, when it is written.
+
+    ```mlir
+    %s, %y = dplr.rmsnorm %x branch(%b) weight(%w : tensor<?xf32>) eps(%e)
+        up_to 2304 : tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq2:$input, Optional<Dplr_Seq2>:$branch,
+    TensorRankOf<[F32], [1]>:$weight, F32:$eps, I64Attr:$width);
+  let results = (outs Dplr_Seq2:$sum, Dplr_Seq2:$result);
+  let assemblyFormat = [{
+    $input (`branch` `(` $branch^ `:` type($branch) `)`)?
+    `weight` `(` $weight `:` type($weight) `)` `eps` `(` $eps `)`
+    `up_to` $width attr-dict `:` type($input)
+  }];
+  let hasVerifier = 1;
+}
+
+def Dplr_GatedProductOp : Dplr_Op<"gated_product", [AttrSizedOperandSegments,
+    AllTypesMatch<["gate", "up", "result"]>]> {
+  let summary = "multiply rows by what their gates let through";
+  let description = [{
+    | kind    | result                                                          |
+    |---------|-----------------------------------------------------------------|
+    | silu    | g sigmoid(g) u                                                  |
+    | situ    | beta tanh(g / beta) sigmoid(g) * linear tanh(u / linear)        |
+    | sigmoid | sigmoid(g) u                                                    |
+
+    Element by element, in f32 or better; rounded once, when it is written.
+
+    ```mlir
+    %y = dplr.gated_product <silu> %g, %u : tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_ProductAttr:$kind, Dplr_Seq2:$gate, Dplr_Seq2:$up,
+                       Optional<F32>:$beta, Optional<F32>:$linear);
+  let results = (outs Dplr_Seq2:$result);
+  let assemblyFormat = [{
+    $kind $gate `,` $up (`beta` `(` $beta^ `)`)? (`linear` `(` $linear^ `)`)?
+    attr-dict `:` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Dplr_AddOp : Dplr_Op<"add", [AllTypesMatch<["input", "branch", "result"]>]> {
+  let summary = "add rows";
+  let description = [{
+    Element by element, in f32 or better; rounded once, when it is written.
+
+    ```mlir
+    %y = dplr.add %x, %b : tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq2:$input, Dplr_Seq2:$branch);
+  let results = (outs Dplr_Seq2:$result);
+  let assemblyFormat = "$input `,` $branch attr-dict `:` type($result)";
+}
+
+def Dplr_GatherOp : Dplr_Op<"gather", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "pick rows by number";
+  let description = [{
+    `y_t = x_{index[t]}`; an index outside of x counts as the nearest row of it.
+    Where the argument of the indices is absent, index[t] is t. A copy.
+
+    ```mlir
+    %y = dplr.gather %x rows(%i : tensor<?xi32>) : tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq2:$input, TensorRankOf<[I32], [1]>:$index);
+  let results = (outs Dplr_Seq2:$result);
+  let assemblyFormat = [{
+    $input `rows` `(` $index `:` type($index) `)` attr-dict `:` type($input)
+  }];
+}
+
+def Dplr_CombineOp : Dplr_Op<"combine", [AllTypesMatch<["input", "result"]>]> {
+  let summary = "add weighted rows";
+  let description = [{
+    `y_t = sum_j scale[t, j] * x_{index[t, j]}`, j in order; an index outside of x
+    counts as the nearest row of it. In f32 or better; rounded once, when it is
+    written.
+
+    ```mlir
+    %y = dplr.combine %x rows(%i : tensor<?x?xi32>) scales(%s : tensor<?x?xf32>)
+        : tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq2:$input, TensorRankOf<[I32], [2]>:$index,
+                       TensorRankOf<[F32], [2]>:$scales);
+  let results = (outs Dplr_Seq2:$result);
+  let assemblyFormat = [{
+    $input `rows` `(` $index `:` type($index) `)`
+    `scales` `(` $scales `:` type($scales) `)` attr-dict `:` type($input)
   }];
   let hasVerifier = 1;
 }

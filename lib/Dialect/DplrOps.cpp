@@ -127,6 +127,43 @@ LogicalResult GatedRmsNormOp::verify() {
   return success();
 }
 
+LogicalResult RmsNormOp::verify() {
+  // rmsnorm C1
+  if (getWidth() < 1)
+    return emitOpError() << "expected rows of up to 1 element or more, but got "
+                         << getWidth();
+  // rmsnorm C2
+  if (getBranch() && getBranch().getType() != getInput().getType())
+    return emitOpError() << "expected a branch of the input's type, but got "
+                         << getBranch().getType();
+  // rmsnorm C3
+  if (!dimsAgree(dim(getWeight(), 0), dim(getInput(), 1)))
+    return emitOpError() << "expected a weight of width " << dim(getInput(), 1)
+                         << ", but got " << dim(getWeight(), 0);
+  return success();
+}
+
+LogicalResult GatedProductOp::verify() {
+  // gated_product C1
+  bool isSitu = getKind() == Product::Situ;
+  if (static_cast<bool>(getBeta()) != isSitu ||
+      static_cast<bool>(getLinear()) != isSitu)
+    return emitOpError()
+           << "expected beta and linear exactly with situ, but got kind "
+           << stringifyProduct(getKind());
+  return success();
+}
+
+LogicalResult CombineOp::verify() {
+  // combine C1
+  if (!dimsAgree(dim(getIndex(), 0), dim(getScales(), 0)) ||
+      !dimsAgree(dim(getIndex(), 1), dim(getScales(), 1)))
+    return emitOpError() << "expected as many scales as indices, but got "
+                         << getScales().getType() << " and "
+                         << getIndex().getType();
+  return success();
+}
+
 LogicalResult RecurrenceOp::verify() {
   int64_t keyDim = dim(getQ(), 2), valueDim = dim(getV(), 2);
   // recurrence C1

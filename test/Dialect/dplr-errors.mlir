@@ -315,3 +315,52 @@ func.func @recurrence_missing_layout(%q: tensor<?x?x64xf32>, %s: f32) {
       -> tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
   return
 }
+
+// -----
+
+func.func @rmsnorm_c1(%x: tensor<?x?xf32>, %w: tensor<?xf32>, %e: f32) {
+  // expected-error @below {{expected rows of up to 1 element or more, but got 0}}
+  %s, %y = dplr.rmsnorm %x weight(%w : tensor<?xf32>) eps(%e) up_to 0 : tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @rmsnorm_c2(%x: tensor<?x?xf32>, %b: tensor<?x?xbf16>, %w: tensor<?xf32>, %e: f32) {
+  // expected-error @below {{expected a branch of the input's type, but got 'tensor<?x?xbf16>'}}
+  %s, %y = dplr.rmsnorm %x branch(%b : tensor<?x?xbf16>) weight(%w : tensor<?xf32>) eps(%e)
+      up_to 64 : tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @rmsnorm_c3(%x: tensor<?x64xf32>, %w: tensor<32xf32>, %e: f32) {
+  // expected-error @below {{expected a weight of width 64, but got 32}}
+  %s, %y = dplr.rmsnorm %x weight(%w : tensor<32xf32>) eps(%e) up_to 64 : tensor<?x64xf32>
+  return
+}
+
+// -----
+
+func.func @gated_product_c1_missing(%x: tensor<?x?xf32>, %b: f32) {
+  // expected-error @below {{expected beta and linear exactly with situ, but got kind situ}}
+  %y = dplr.gated_product <situ> %x, %x beta(%b) : tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @gated_product_c1_extra(%x: tensor<?x?xf32>, %b: f32) {
+  // expected-error @below {{expected beta and linear exactly with situ, but got kind silu}}
+  %y = dplr.gated_product <silu> %x, %x beta(%b) linear(%b) : tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @combine_c1(%x: tensor<?x?xf32>, %i: tensor<?x8xi32>, %s: tensor<?x4xf32>) {
+  // expected-error @below {{expected as many scales as indices, but got 'tensor<?x4xf32>' and 'tensor<?x8xi32>'}}
+  %y = dplr.combine %x rows(%i : tensor<?x8xi32>) scales(%s : tensor<?x4xf32>) : tensor<?x?xf32>
+  return
+}

@@ -126,6 +126,31 @@ func.func @layer(%x: tensor<?x?x128xbf16>, %w: tensor<?x128x4xbf16>,
   return %z : tensor<?x?x128xbf16>
 }
 
+// CHECK-LABEL: func.func @rows(
+// CHECK: %[[SUM:.*]], %[[Y:.*]] = dplr.rmsnorm %{{.*}} branch(%{{.*}} : tensor<?x?xbf16>) weight(%{{.*}} : tensor<?xf32>) eps(%{{.*}}) up_to 2304 : tensor<?x?xbf16>
+// CHECK: dplr.rmsnorm %[[SUM]] weight(%{{.*}} : tensor<?xf32>) eps(%{{.*}}) up_to 64 : tensor<?x?xbf16>
+// CHECK: dplr.gated_product <situ> %{{.*}}, %[[Y]] beta(%{{.*}}) linear(%{{.*}}) : tensor<?x?xbf16>
+// CHECK: dplr.gated_product <silu> %{{.*}}, %{{.*}} : tensor<?x?xbf16>
+// CHECK: dplr.add %{{.*}}, %{{.*}} : tensor<?x?xbf16>
+// CHECK: dplr.gather %{{.*}} rows(%{{.*}} : tensor<?xi32>) : tensor<?x?xbf16>
+// CHECK: dplr.combine %{{.*}} rows(%{{.*}} : tensor<?x?xi32>) scales(%{{.*}} : tensor<?x?xf32>) : tensor<?x?xbf16>
+func.func @rows(%x: tensor<?x?xbf16>, %b: tensor<?x?xbf16>, %w: tensor<?xf32>,
+    %e: f32, %i: tensor<?xi32>, %j: tensor<?x?xi32>, %c: tensor<?x?xf32>)
+    -> tensor<?x?xbf16>
+    attributes {dplr.form = #dplr.form<rows>} {
+  %s, %y = dplr.rmsnorm %x branch(%b : tensor<?x?xbf16>)
+      weight(%w : tensor<?xf32>) eps(%e) up_to 2304 : tensor<?x?xbf16>
+  %s2, %y2 = dplr.rmsnorm %s weight(%w : tensor<?xf32>) eps(%e) up_to 64
+      : tensor<?x?xbf16>
+  %p = dplr.gated_product <situ> %y2, %y beta(%e) linear(%e) : tensor<?x?xbf16>
+  %q = dplr.gated_product <silu> %p, %x : tensor<?x?xbf16>
+  %a = dplr.add %q, %x : tensor<?x?xbf16>
+  %g = dplr.gather %a rows(%i : tensor<?xi32>) : tensor<?x?xbf16>
+  %m = dplr.combine %g rows(%j : tensor<?x?xi32>) scales(%c : tensor<?x?xf32>)
+      : tensor<?x?xbf16>
+  return %m : tensor<?x?xbf16>
+}
+
 // CHECK-LABEL: func.func @form(
 // CHECK-SAME: dplr.form = #dplr.form<chunk>
 func.func @form() attributes {dplr.form = #dplr.form<chunk>} { return }
