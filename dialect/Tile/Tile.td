@@ -388,7 +388,8 @@ def Tile_OnceOp : Tile_Op<"once", [Pure, SameOperandsAndResultType]> {
   let description = [{
     The identity. Without it a vector of the step form is made again by every
     thread that needs an element; its input is made once by the program instance
-    and kept where all its threads can read it.
+    and kept where all its threads can read it. In rows kernels with chunk 1 it
+    stays with the threads that made it.
   }];
   let arguments = (ins Tile_F32Tile:$input);
   let results = (outs Tile_F32Tile:$result);

@@ -273,8 +273,11 @@ GpuLowering::Values GpuLowering::loadGlobal(tile::LoadOp op,
                                             const Group &group) {
   RankedTensorType type = op.getResult().getType();
   // What a kernel reads inside its loop it never writes; the state it may.
-  bool invariant = op->getParentOfType<scf::ForOp>() && !isWritten(op.getRef());
-  if (schedule.getForm() == "step")
+  // Rows may be of any place, and what came before may still write them when
+  // the kernel begins.
+  bool invariant = op->getParentOfType<scf::ForOp>() &&
+                   !isWritten(op.getRef()) && !isOneRow();
+  if (schedule.getForm() == "step" || isOneRow())
     return loadIf(op, group, invariant);
   Access access = accessOf(op, type);
   Value condition =
@@ -326,6 +329,15 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
   access(rangesRead(source), {});
   forget();
 
+  if (isOneRow()) { // everything is loaded before anything is stored
+    ArrayRef<Group> groups = distributed(type.getShape()).groups;
+    SmallVector<Values> elements;
+    for (const Group &group : groups)
+      elements.push_back(evaluate(source, group));
+    for (auto [group, values] : llvm::zip(groups, elements))
+      storeGroups(op, at, group, values, {});
+    return;
+  }
   if (hasRegisterLeaf(source) && at.isVector) {
     // Of the threads that share a column's total one stores it.
     const Layout &layout = *layouts.front().second;

@@ -91,14 +91,36 @@ Layout GpuLowering::stateLanes(int64_t rows, int64_t cols) {
   return layout;
 }
 
+/// A row: threads in turn, as many elements each as 16 bytes hold of the
+/// narrowest type in the kernel.
+Layout GpuLowering::vectorLanes(int64_t size) {
+  int64_t bytes = 4;
+  kernel.walk([&](tile::LoadOp load) {
+    bytes = std::min(bytes, bytesOf(load.getType().getElementType()));
+  });
+  int64_t width = 16 / bytes;
+  Layout layout;
+  Value col = b.mul(thread, width);
+  for (int64_t first = 0; first < size; first += threads * width) {
+    Group group;
+    group.col = {col, first};
+    group.width = width;
+    group.slot = group.columnSlot = layout.slots;
+    layout.groups.push_back(group);
+    layout.slots += width;
+  }
+  return layout;
+}
+
 const Layout &GpuLowering::distributed(ArrayRef<int64_t> shape) {
   for (auto &[known, layout] : layouts)
     if (ArrayRef<int64_t>(known) == shape)
       return *layout;
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(layoutAnchor);
-  Layout made = schedule.getForm() == "step" ? stateLanes(shape[0], shape[1])
-                                             : fragments(shape[0], shape[1]);
+  Layout made = isOneRow()                     ? vectorLanes(shape[0])
+                : schedule.getForm() == "step" ? stateLanes(shape[0], shape[1])
+                                               : fragments(shape[0], shape[1]);
   layouts.push_back(
       {SmallVector<int64_t>(shape), std::make_unique<Layout>(std::move(made))});
   return *layouts.back().second;

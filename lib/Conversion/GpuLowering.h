@@ -174,7 +174,8 @@ private:
   //===-- Layouts (GpuLayout.cpp)
   //-------------------------------------------===//
   /// The layout of distributed values of a shape: fragments of mma.sync in the
-  /// chunk form, lanes along K in the step form. Made once per shape.
+  /// chunk form, lanes along K in the step form, in kernels of one row 16 bytes
+  /// of it a thread. Made once per shape.
   const Layout &distributed(llvm::ArrayRef<int64_t> shape);
   /// All threads in turn, `width` elements of a row at a time.
   Layout linear(llvm::ArrayRef<int64_t> shape, int64_t width);
@@ -189,6 +190,8 @@ private:
                llvm::function_ref<void(const Group &)> body);
   Layout fragments(int64_t rows, int64_t cols);
   Layout stateLanes(int64_t rows, int64_t cols);
+  Layout vectorLanes(int64_t size);
+  bool isOneRow() const { return tile::isOneRow(schedule); }
 
   //===-- Elementwise (GpuElementwise.cpp)
   //----------------------------------===//
@@ -276,6 +279,7 @@ private:
   void sumRows(tile::ReduceOp op, int64_t width);
   void reduceState(tile::ReduceOp op);
   Value reduceVector(Value vector);
+  Value reduceRow(tile::ReduceOp op);
   void lowerInverse(tile::UnitTrilInverseOp op);
   void zeroUpper(tile::UnitTrilInverseOp op, int64_t block);
   void invertDiagonal(tile::UnitTrilInverseOp op, int64_t block);

@@ -124,8 +124,45 @@ Value GpuLowering::reduceVector(Value vector) {
   return b.sumLanes(sum, {16, 8, 4, 2, 1});
 }
 
+/// The sum of a row, in every thread: threads add what they hold, warps add
+/// that, and each thread adds the warps' parts, in one order.
+Value GpuLowering::reduceRow(tile::ReduceOp op) {
+  constexpr int64_t words = 4; // of one access
+  access(rangesRead(op.getInput()), {});
+  Value sum = b.f32(0);
+  for (const Group &group :
+       distributed(tileType(op.getInput()).getShape()).groups)
+    for (Value element : evaluate(op.getInput(), group))
+      sum = b.addF(sum, element);
+  sum = b.sumLanes(sum, {16, 8, 4, 2, 1});
+  tile::PlaceAttr at = place(op.getResult());
+  auto part = [&](Value number, int64_t offset) {
+    return sharedAddress(at.getOffset(), 0, b.getF32Type(), {},
+                         {number, offset});
+  };
+  Range parts = {at.getOffset(), at.getOffset() + warps * 4};
+  access({}, {parts});
+  {
+    auto speaks =
+        scf::IfOp::create(b, b.equal(lane, b.i32(0)), /*withElse=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(speaks.thenBlock());
+    b.store(sum, part(warp, 0), b.getF32Type(), 4);
+  }
+  access({parts}, {});
+  Value total;
+  for (int64_t first = 0, count; first < warps; first += count) {
+    count = warps - first >= words ? words : 1;
+    for (Value one : b.load(part({}, first), b.getF32Type(), count, 4 * count))
+      total = total ? b.addF(total, one) : one;
+  }
+  return total;
+}
+
 void GpuLowering::lowerReduce(tile::ReduceOp op) {
-  if (tileType(op.getInput()).getRank() == 1)
+  if (isOneRow())
+    scalars.map(op.getResult(), reduceRow(op));
+  else if (tileType(op.getInput()).getRank() == 1)
     scalars.map(op.getResult(), reduceVector(op.getInput()));
   else if (op.getAlong() == 1)
     reduceRows(op);

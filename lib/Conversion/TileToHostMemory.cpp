@@ -229,6 +229,11 @@ Value Emitter::evalLoad(LoadOp load, Point p) {
   return loadElement(address, type, some);
 }
 
+/// Vectors up to this length are loaded in a loop of known length, masks and
+/// all. A longer one may mostly lie past the valid part, where a masked load is
+/// slow if its page was never touched.
+static constexpr int64_t kShortVector = 256;
+
 /// A rank-1 load: vectors where elements are adjacent, else one by one.
 void Emitter::emitVectorLoad(LoadOp load) {
   Type type = load.getType().getElementType();
@@ -245,11 +250,22 @@ void Emitter::emitVectorLoad(LoadOp load) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(branch.thenBlock());
   int64_t lanes = lanesFor(size, width);
-  loop(0, size, lanes, [&](Value i) {
+  auto loadLanes = [&](Value i) {
     Value limit = arith::SubIOp::create(b, loc, valid, i);
     Value address = element(ref, type, add(base, i));
     storeBuffer(loadMasked(address, type, limit, lanes), to, {{}, i, lanes});
-  });
+  };
+  if (size <= kShortVector) {
+    loop(0, size, lanes, loadLanes);
+  } else {
+    Value most = arith::MaxSIOp::create(
+        b, loc, index(0), arith::MinSIOp::create(b, loc, valid, index(size)));
+    Value vectors = arith::CeilDivSIOp::create(b, loc, most, index(lanes));
+    Value end = mul(vectors, lanes);
+    loop(index(0), end, lanes, loadLanes);
+    loop(end, index(size), lanes,
+         [&](Value i) { storeBuffer(zeros(lanes), to, {{}, i, lanes}); });
+  }
   b.setInsertionPointToStart(branch.elseBlock());
   loop(0, size, 1, [&](Value i) {
     Value inside =

@@ -209,7 +209,7 @@ void GpuLowering::lowerLoadScalar(tile::LoadScalarOp op) {
       Value raw = LLVM::LoadOp::create(b, element, pointer);
       loaded = arith::IndexCastOp::create(b, b.getIndexType(), raw);
     } else {
-      loaded = b.load(pointer, element, 1, bytesOf(element), true)[0];
+      loaded = b.load(pointer, element, 1, bytesOf(element), !isOneRow())[0];
     }
     scf::YieldOp::create(b, loaded);
     b.setInsertionPointToStart(branch.elseBlock());

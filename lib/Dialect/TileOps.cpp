@@ -50,6 +50,10 @@ int64_t kdac::tile::clusterBlocks(ScheduleAttr schedule) {
   return schedule.getRoles() == "cluster" ? kClusterBlocks : 1;
 }
 
+bool kdac::tile::isOneRow(ScheduleAttr schedule) {
+  return schedule.getForm() == "rows" && schedule.getChunk() == 1;
+}
+
 int64_t kdac::tile::chainWarpgroups(ScheduleAttr schedule) {
   return schedule.getRoles() == "prepare" ? 0
                                           : schedule.getVTile() / kChainColumns;

@@ -36,6 +36,8 @@ std::vector<embed::Function> embed::functionsOf(const PackReader &pack,
                                                 const std::string &name) {
   std::vector<Function> functions;
   for (const PackVariant &v : pack.manifest().variants) {
+    if (v.variant.form == Form::Rows)
+      continue; // no call of the C ABI
     std::string stem = variantStem(v.variant);
     bool known = std::any_of(functions.begin(), functions.end(),
                              [&](const Function &f) { return f.stem == stem; });
@@ -148,7 +150,7 @@ bool hasWorkspace(const Function &f) {
 
 std::string declarationOf(const Function &f, const std::string &name) {
   const Variant &v = f.variant->variant;
-  std::string text = "/* " + std::string(v.row().summary) + ";\n * " +
+  std::string text = "/* " + std::string(equationOf(v)) + ";\n * " +
                      std::string(spell(v.form)) + " form, K " +
                      std::to_string(v.keyDim) + ", V " +
                      std::to_string(v.valueDim) +
@@ -244,7 +246,11 @@ StatusOr<EmbeddedSources> embedPack(const PackReader &pack,
     return status;
   std::vector<Function> functions = functionsOf(pack, name);
   if (functions.empty())
-    return Status(ErrorCode::InvalidArgument, "the pack has no variants");
+    return Status(ErrorCode::InvalidArgument,
+                  pack.manifest().variants.empty()
+                      ? "the pack has no variants"
+                      : "the pack has no recurrences, which are what the C ABI "
+                        "calls");
   return EmbeddedSources{headerOf(functions, name),
                          sourceOf(pack, functions, name, bytes)};
 }

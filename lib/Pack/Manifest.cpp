@@ -48,7 +48,7 @@ std::optional<ArgKind> parseArgKind(std::string_view text) {
 
 // Writing. nlohmann::json keeps object keys sorted: dump() is canonical.
 
-json variantJson(const Variant &v) {
+json recurrenceJson(const Variant &v) {
   return {{"recurrence", v.recurrence},
           {"form", spell(v.form)},
           {"key_dim", v.keyDim},
@@ -71,6 +71,17 @@ json variantJson(const Variant &v) {
           {"norm_eps", v.normEps},
           {"precision", spell(v.precision)},
           {"target", v.target}};
+}
+
+/// Every option of the variant. Those of form rows belong to it alone: older
+/// runtimes read the others as ever.
+json variantJson(const Variant &v) {
+  json value = recurrenceJson(v);
+  if (v.form == Form::Rows) {
+    value["rows"] = spell(v.rows);
+    value["width"] = v.width;
+  }
+  return value;
 }
 
 json argJson(const LaunchArg &a) {
@@ -175,6 +186,10 @@ Variant readVariant(const json &value, const std::string &where,
   if (has("norm_eps"))
     v.normEps = f.number("norm_eps");
   v.precision = f.spelled("precision", parsePrecision);
+  if (f.has("rows"))
+    v.rows = f.spelled("rows", parseRowOp);
+  if (f.has("width"))
+    v.width = f.integer("width", 0, anySize);
   v.target = f.text("target");
   if (!status.ok())
     return v;
@@ -185,7 +200,8 @@ Variant readVariant(const json &value, const std::string &where,
 
 /// What size expressions may use; Call.cpp binds them.
 const std::vector<std::string_view> sizeNames = {
-    "N", "T", "tokens", "H", "HV", "K", "V", "checked", "committed", "sms"};
+    "N", "T", "D",       "tokens",    "H",  "HV",
+    "K", "V", "checked", "committed", "sms"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);
@@ -325,7 +341,9 @@ void checkOrder(const Manifest &manifest, Fields &f) {
 /// What a stride of a tensor of this shape is a multiple of, in elements.
 int64_t strideAlignment(const Variant &v, const Arg &tensor) {
   int64_t line = 1;
-  if (tensor.shape.find(", K]") != std::string::npos)
+  if (tensor.shape.find(", D]") != std::string::npos) // of 16 bytes
+    line = pointerAlignment;
+  else if (tensor.shape.find(", K]") != std::string::npos)
     line = v.keyDim;
   else if (tensor.shape.find(", V]") != std::string::npos)
     line = v.valueDim;
@@ -378,6 +396,8 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
       alignment = isIndices(arg) ? dtypeSize(arg.dtype) : pointerAlignment;
     if (arg.name == "slot_pitch" || arg.name == "head_pitch")
       alignment = pitchAlignment(variant);
+    if (arg.name == "D")
+      alignment = pointerAlignment / dtypeSize(variant.dtype);
     for (const Arg &tensor : args)
       if (arg.name == tensor.name + "_stride")
         alignment = strideAlignment(variant, tensor);

@@ -85,7 +85,7 @@ typedef struct CUstream_st *CUstream;
 std::string headerOf(const Kernel &kernel, const Names &names,
                      const std::string &name) {
   return "/* Written by kdac embed --triton-aot; do not edit.\n * " +
-         std::string(kernel.variant->variant.row().summary) +
+         std::string(equationOf(kernel.variant->variant)) +
          ".\n * Loads into the current context at its first call there. "
          "Returns "
          "CUDA's codes;\n * " +

@@ -40,6 +40,7 @@ public:
   OwningOpRef<ModuleOp> build();
 
 private:
+  OwningOpRef<ModuleOp> buildRows();
   RankedTensorType tensor(ArrayRef<int64_t> shape, DType dtype) {
     return RankedTensorType::get(shape, toMlir(b, dtype));
   }
@@ -214,7 +215,54 @@ Value Frontend::writeStrength() {
   return dplr::WriteStrengthOp::create(b, x.getType(), map, x);
 }
 
+/// One op on the function's arguments; D is known when the kernel is called.
+OwningOpRef<ModuleOp> Frontend::buildRows() {
+  auto rows = tensor({dyn, dyn}, variant.dtype);
+  Type f32 = b.getF32Type();
+  SmallVector<Type> types = {rows};
+  bool isSitu = variant.rows == RowOp::Situ;
+  if (variant.rows == RowOp::Gather)
+    types.push_back(tensor({dyn}, DType::I32));
+  else if (variant.rows == RowOp::Combine)
+    types.append(
+        {tensor({dyn, dyn}, DType::I32), tensor({dyn, dyn}, DType::F32)});
+  else
+    types.push_back(rows);
+  if (variant.rows == RowOp::Norm)
+    types.append({tensor({dyn}, DType::F32), f32});
+  if (isSitu)
+    types.append({f32, f32});
+  SmallVector<Type> results(variant.rows == RowOp::Norm ? 2 : 1, rows);
+  auto function = func::FuncOp::create(b, entryName(variant),
+                                       b.getFunctionType(types, results));
+  function->setAttr("dplr.form",
+                    dplr::FormAttr::get(b.getContext(), dplr::Form::Rows));
+  b.setInsertionPointToStart(function.addEntryBlock());
+  ValueRange x = function.getArguments();
+  Operation *op = nullptr;
+  if (variant.rows == RowOp::Norm)
+    op = dplr::RmsNormOp::create(b, rows, rows, x[0], x[1], x[2], x[3],
+                                 static_cast<uint64_t>(variant.width));
+  else if (variant.rows == RowOp::Add)
+    op = dplr::AddOp::create(b, rows, x[0], x[1]);
+  else if (variant.rows == RowOp::Gather)
+    op = dplr::GatherOp::create(b, rows, x[0], x[1]);
+  else if (variant.rows == RowOp::Combine)
+    op = dplr::CombineOp::create(b, rows, x[0], x[1], x[2]);
+  else
+    op = dplr::GatedProductOp::create(
+        b, rows,
+        isSitu                        ? dplr::Product::Situ
+        : variant.rows == RowOp::Silu ? dplr::Product::Silu
+                                      : dplr::Product::Sigmoid,
+        x[0], x[1], isSitu ? x[2] : Value(), isSitu ? x[3] : Value());
+  func::ReturnOp::create(b, op->getResults());
+  return std::move(module);
+}
+
 OwningOpRef<ModuleOp> Frontend::build() {
+  if (variant.form == Form::Rows)
+    return buildRows();
   createFunction();
   Value q = normalised("q"), k = normalised("k");
   auto precision = static_cast<dplr::Precision>(variant.precision);

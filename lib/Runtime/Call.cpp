@@ -60,8 +60,9 @@ private:
 /// An empty tensor has no address in many libraries, and none is needed.
 bool isEmpty(const Arg &arg, const Reader &reader) {
   bool hasTokens = arg.shape.compare(0, 7, "[tokens") == 0;
-  int64_t sequences = reader.size("N"), tokens = reader.size("T");
-  return sequences == 0 || reader.size("HV") == 0 || (hasTokens && tokens == 0);
+  int64_t sequences = reader.size("N", 1), tokens = reader.size("T");
+  return sequences == 0 || reader.size("HV", 1) == 0 ||
+         reader.size("D", 1) == 0 || (hasTokens && tokens == 0);
 }
 
 Status checkPointer(const LaunchArg &a, const void *value,
@@ -237,6 +238,38 @@ Status poolStatus(int64_t word) {
   return refuse(text);
 }
 
+/// Of form rows: see checkExtents.
+static Status checkRows(const PackVariant &variant, const Launch &launch,
+                        const Reader &reader) {
+  constexpr int64_t widest = 8; // bytes of an element
+  const Variant &v = variant.variant;
+  int64_t width = reader.size("D"), tokens = reader.size("T");
+  if (v.width && width > v.width)
+    return refuse("argument D = " + std::to_string(width) +
+                  " is more than the " + std::to_string(v.width) +
+                  " elements that the kernel takes of a row");
+  int64_t rows = std::max(tokens, reader.size("R"));
+  if (!product({tokens, reader.size("E"), widest}))
+    return refuse("argument E = " + std::to_string(reader.size("E")) +
+                  " makes a tensor larger than 2^63 bytes");
+  for (size_t i = 0; i < launch.args.size(); ++i) {
+    const Arg &arg = launch.args[i].arg;
+    if (!isStride(arg))
+      continue;
+    int64_t stride = reader.sizeAt(i);
+    if (!product({rows, stride, widest}) || !product({rows, width, widest}))
+      return refuse("argument " + arg.name + " = " + std::to_string(stride) +
+                    " makes a tensor larger than 2^63 bytes");
+    bool isWritten = arg.name == "out_stride" || arg.name == "sum_stride";
+    if (isWritten && tokens > 1 && stride < width &&
+        !reader.isNull(arg.name.substr(0, arg.name.find('_'))))
+      return refuse("argument " + arg.name + " = " + std::to_string(stride) +
+                    " is less than the " + std::to_string(width) +
+                    " elements of a row");
+  }
+  return Status::success();
+}
+
 Status checkCall(const PackVariant &variant, const Launch &launch,
                  CallArguments argv) {
   Reader reader(launch, argv);
@@ -252,6 +285,8 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
     if (!status.ok())
       return status;
   }
+  if (variant.variant.form == Form::Rows)
+    return checkRows(variant, launch, reader);
   if (Status status = checkHeads(reader); !status.ok())
     return status;
   if (Status status = checkPool(variant, reader); !status.ok())
@@ -276,7 +311,7 @@ namespace {
 StatusOr<SizeBindings> bindingsOf(const PackVariant &packed,
                                   const Reader &reader, int64_t multiprocessors,
                                   const std::string *schedule = nullptr) {
-  int64_t sequences = reader.size("N"), length = reader.size("T");
+  int64_t sequences = reader.size("N", 1), length = reader.size("T");
   StatusOr<int64_t> tokens =
       evaluateSize(reader.isNull("offsets") ? "N * T" : "T",
                    {{"N", sequences}, {"T", length}});
@@ -284,6 +319,7 @@ StatusOr<SizeBindings> bindingsOf(const PackVariant &packed,
     return tokens.status();
   SizeBindings bindings = {{"N", sequences},
                            {"T", length},
+                           {"D", reader.size("D")},
                            {"tokens", *tokens},
                            {"H", reader.size("H")},
                            {"HV", reader.size("HV")},

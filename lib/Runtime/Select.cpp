@@ -66,6 +66,8 @@ const Spelled compared[] = {
      }},
     {"log",
      [](const Variant &v) { return std::string(v.log ? "true" : "false"); }},
+    {"rows", [](const Variant &v) { return std::string(spell(v.rows)); }},
+    {"width", [](const Variant &v) { return std::to_string(v.width); }},
     {"conv", [](const Variant &v) { return std::to_string(v.conv); }},
     {"cache-layout",
      [](const Variant &v) {
@@ -251,7 +253,10 @@ StatusOr<const PackVariant *> selectVariant(const PackReader &pack,
     return wanted.status();
   const Manifest &manifest = pack.manifest();
   Choice choice{manifest, place};
+  bool isRows = wanted->variant.form == Form::Rows;
   for (const PackVariant &v : manifest.variants) {
+    if (isRows != (v.variant.form == Form::Rows))
+      continue; // no near miss, whatever the options
     Reasons reasons = reasonsAgainst(manifest, v, place, request, *wanted);
     choice.add(v, std::move(reasons));
   }
@@ -260,9 +265,11 @@ StatusOr<const PackVariant *> selectVariant(const PackReader &pack,
   return refuse(ErrorCode::Unsupported,
                 "no variant of the pack fits " + variantStem(wanted->variant) +
                     " on " + place.name() + ": " +
-                    (choice.rejected.empty()
-                         ? "it is empty"
-                         : listed(std::move(choice.rejected))));
+                    (!choice.rejected.empty()
+                         ? listed(std::move(choice.rejected))
+                     : manifest.variants.empty() ? "it is empty"
+                     : isRows ? "it has no operations on rows"
+                              : "it has no recurrences"));
 }
 
 StatusOr<const PackVariant *>

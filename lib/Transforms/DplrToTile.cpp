@@ -1,4 +1,5 @@
 #include "KernelBuilder.h"
+#include "RowsForm.h"
 #include "kdac/Passes.h"
 
 using namespace mlir;
@@ -78,6 +79,14 @@ LogicalResult lower(func::FuncOp function) {
   if (!schedule)
     return function.emitOpError()
            << "expected a tile.schedule; run dplr-select-schedule first";
+  if (isRowsForm(function)) {
+    FailureOr<Operation *> op = matchRows(function);
+    if (failed(op))
+      return failure();
+    buildRows(function, *op, schedule);
+    function.erase();
+    return success();
+  }
   FailureOr<Problem> problem = Problem::match(function);
   if (failed(problem))
     return failure();

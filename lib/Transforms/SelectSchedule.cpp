@@ -1,4 +1,5 @@
 #include "Problem.h"
+#include "RowsForm.h"
 #include "kdac/Passes.h"
 #include "kdac/Target/Targets.h"
 
@@ -329,6 +330,13 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
       if (!function->hasAttr("dplr.form"))
         continue;
+      if (isRowsForm(function)) {
+        FailureOr<Operation *> op = matchRows(function);
+        if (failed(op))
+          return signalPassFailure();
+        function->setAttr(tile::kScheduleAttr, chooseRows(*op, *row));
+        continue;
+      }
       FailureOr<tile::ScheduleAttr> schedule = select(function, *row);
       if (failed(schedule))
         return signalPassFailure();

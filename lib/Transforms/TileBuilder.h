@@ -46,6 +46,8 @@ public:
   Value exp2(Value x);
   Value rsqrt(Value x);
   Value sigmoid(Value x);
+  /// Relatively exact near 0, where 1 - 2 / (1 + exp(2 x)) cancels.
+  Value tanh(Value x);
   /// log(1 + exp(x)), exact to f32 rounding in both tails; relatively to 7e-6
   /// when `brief`.
   Value softplus(Value x, bool brief);

@@ -34,6 +34,7 @@ private:
   void number();
   bool isStep() const { return schedule.getForm() == "step"; }
   bool isRows() const { return schedule.getForm() == "rows"; }
+  bool isOneRow() const { return tile::isOneRow(schedule); }
   Home homeOf(Value value);
   Home homeOfElementwise(Operation *op);
   Home homeInStep(Operation *op, Value value);
@@ -143,6 +144,9 @@ Home Placer::homeOf(Value value) {
     return Home::Registers;
   if (isStep())
     return homeInStep(op, value);
+  // A row stays with the threads that loaded it.
+  if (isOneRow())
+    return isa<tile::OnceOp>(op) ? Home::Registers : Home::Inline;
   // Rows go from memory to memory; what several threads need is shared.
   if (isRows())
     return isa<tile::OnceOp, tile::ReduceOp>(op) ? Home::Shared : Home::Inline;
@@ -196,6 +200,13 @@ tile::PlaceAttr Placer::staged(RankedTensorType type) {
 
 void Placer::placeOp(Operation *op) {
   SmallVector<tile::PlaceAttr> places;
+  if (isOneRow() && isa<tile::ReduceOp>(op)) {
+    // A part from every warp.
+    Type f32 = Float32Type::get(op->getContext());
+    placed.push_back(
+        {op, {shared({schedule.getWarps()}, f32, position(op), position(op))}});
+    return;
+  }
   for (Value result : op->getResults()) {
     if (!isTile(result))
       return;

@@ -56,7 +56,10 @@ std::optional<DType> parseFloat(std::string_view text) {
   return isFloat ? dtype : std::nullopt;
 }
 
-constexpr char forms[] = "chunk or step";
+constexpr char forms[] = "chunk, step or rows";
+constexpr char rowOps[] =
+    "none, norm, add, silu, situ, sigmoid, gather or combine";
+constexpr char widths[] = "a whole number from 1 to 32768";
 constexpr char floats[] = "bf16, f16 or f32";
 constexpr char states[] = "f32 or bf16";
 constexpr char layouts[] = "vk or kv";
@@ -83,7 +86,8 @@ const std::vector<VariantOption> &variantOptions() {
          v.recurrence = t;
          return std::nullopt;
        }},
-      {"form", forms, "chunk for prefill, step for decode",
+      {"form", forms,
+       "chunk for prefill, step for decode, rows for what is no recurrence",
        [](Variant &v, std::string_view t) {
          return store(v.form, parseForm(t), "form", t, forms);
        }},
@@ -167,6 +171,14 @@ const std::vector<VariantOption> &variantOptions() {
        [](Variant &v, std::string_view t) {
          return store(v.normEps, parseNumber<double>(t), "norm-eps", t,
                       epsilons);
+       }},
+      {"rows", rowOps, "form rows: the operation",
+       [](Variant &v, std::string_view t) {
+         return store(v.rows, parseRowOp(t), "rows", t, rowOps);
+       }},
+      {"width", widths, "rows norm: the longest row",
+       [](Variant &v, std::string_view t) {
+         return store(v.width, parseNumber<int64_t>(t), "width", t, widths);
        }},
       {"precision", precisions, "of products",
        [](Variant &v, std::string_view t) {

@@ -12,8 +12,16 @@ namespace {
 template <typename Enum, size_t N>
 using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
 
-constexpr Spellings<Form, 2> forms{
-    {{Form::Chunk, "chunk"}, {Form::Step, "step"}}};
+constexpr Spellings<Form, 3> forms{
+    {{Form::Chunk, "chunk"}, {Form::Step, "step"}, {Form::Rows, "rows"}}};
+constexpr Spellings<RowOp, 8> rowOps{{{RowOp::None, "none"},
+                                      {RowOp::Norm, "norm"},
+                                      {RowOp::Add, "add"},
+                                      {RowOp::Silu, "silu"},
+                                      {RowOp::Situ, "situ"},
+                                      {RowOp::Sigmoid, "sigmoid"},
+                                      {RowOp::Gather, "gather"},
+                                      {RowOp::Combine, "combine"}}};
 constexpr Spellings<DType, 6> dtypes{{{DType::BF16, "bf16"},
                                       {DType::F16, "f16"},
                                       {DType::F32, "f32"},
@@ -157,6 +165,7 @@ std::string_view spell(CacheLayout value) {
   return spellIn(cacheLayouts, value);
 }
 std::string_view spell(OutputNorm value) { return spellIn(outputNorms, value); }
+std::string_view spell(RowOp value) { return spellIn(rowOps, value); }
 std::string_view spell(Gate value) { return spellIn(gates, value); }
 std::string_view spell(Beta value) { return spellIn(betas, value); }
 std::string_view spell(Decay value) { return spellIn(decays, value); }
@@ -173,11 +182,38 @@ std::optional<CacheLayout> parseCacheLayout(std::string_view t) {
 std::optional<OutputNorm> parseOutputNorm(std::string_view t) {
   return parseIn(outputNorms, t);
 }
+std::optional<RowOp> parseRowOp(std::string_view t) {
+  return parseIn(rowOps, t);
+}
 std::optional<Precision> parsePrecision(std::string_view t) {
   return parseIn(precisions, t);
 }
 std::optional<Gate> parseGate(std::string_view t) { return parseIn(gates, t); }
 std::optional<Beta> parseBeta(std::string_view t) { return parseIn(betas, t); }
+
+std::string_view equationOf(const Variant &v) {
+  switch (v.rows) {
+  case RowOp::None:
+    return v.row().summary;
+  case RowOp::Norm:
+    return "s = x + branch, y = s / sqrt(mean(s^2) + eps) weight";
+  case RowOp::Add:
+    return "y = x + branch";
+  case RowOp::Silu:
+    return "y = gate sigmoid(gate) up";
+  case RowOp::Situ:
+    return "y = beta tanh(gate / beta) sigmoid(gate) linear tanh(up / linear)";
+  case RowOp::Sigmoid:
+    return "y = sigmoid(gate) up";
+  case RowOp::Gather:
+    return "y_t = x_index[t]";
+  case RowOp::Combine:
+    return "y_t = sum_j scales[t, j] x_index[t, j]";
+  }
+  return "?";
+}
+
+bool picksRows(RowOp op) { return op == RowOp::Gather || op == RowOp::Combine; }
 
 int64_t cacheEntries(const Variant &v) {
   return v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
@@ -199,7 +235,43 @@ int64_t dtypeSize(DType dtype) {
   return 0;
 }
 
+/// A variant of form rows, with nothing of a recurrence: one name for one
+/// kernel.
+static std::optional<std::string> resolveRows(Variant &v) {
+  constexpr int64_t widest = 32768;
+  if (v.rows == RowOp::None)
+    return "form rows needs an operation; use rows norm, add, silu, situ, "
+           "sigmoid, gather or combine";
+  if (!isFloat(v.dtype))
+    return "dtype " + quoted(spell(v.dtype)) +
+           " is not supported; use bf16, f16 or f32";
+  bool isNorm = v.rows == RowOp::Norm;
+  if (isNorm && (v.width < 1 || v.width > widest))
+    return "width = " + std::to_string(v.width) +
+           " is not supported with rows norm; use 1 to " +
+           std::to_string(widest);
+  Variant rows;
+  rows.form = Form::Rows;
+  rows.rows = v.rows;
+  rows.width = isNorm ? v.width : 0;
+  rows.dtype = rows.stateDtype = v.dtype; // the second: of the sum
+  rows.target = v.target;
+  rows.recurrence = "linear";
+  rows.keyDim = rows.valueDim = 1;
+  rows.gate = Gate::None;
+  rows.gateDtype = v.dtype;
+  rows.beta = Beta::None;
+  rows.l2norm = false;
+  v = rows;
+  return std::nullopt;
+}
+
 std::optional<std::string> resolve(Variant &v) {
+  if (v.form == Form::Rows)
+    return resolveRows(v);
+  if (v.rows != RowOp::None || v.width != 0)
+    return "rows and width belong to form rows; leave them out with form " +
+           std::string(spell(v.form));
   const Recurrence *row = findRecurrence(v.recurrence);
   if (!row) {
     std::string names;
@@ -241,6 +313,10 @@ static std::string epsToken(double eps) {
 }
 
 std::string variantStem(const Variant &v) {
+  if (v.form == Form::Rows)
+    return "rows." + std::string(spell(v.rows)) +
+           (v.width ? ".w" + std::to_string(v.width) : "") + "." +
+           std::string(spell(v.dtype));
   const Recurrence &row = v.row();
   std::string name =
       v.recurrence + "." + std::string(spell(v.form)) + ".k" +
@@ -287,7 +363,70 @@ std::string entryName(const Variant &v) {
 
 std::string checkEntryName(const Variant &v) { return entryName(v) + "_check"; }
 
+/// See kernelArgs.
+static std::vector<Arg> rowArgs(const Variant &v) {
+  std::vector<Arg> args;
+  auto rows = [&](const char *name, ArgKind kind = ArgKind::Input,
+                  bool optional = false) {
+    bool isSource = picksRows(v.rows) && kind == ArgKind::Input;
+    args.push_back({name, kind, v.dtype, optional,
+                    isSource ? "[sources, D]" : "[tokens, D]"});
+  };
+  std::vector<const char *> scales;
+  switch (v.rows) {
+  case RowOp::None:
+    return args;
+  case RowOp::Norm:
+    rows("x");
+    rows("branch", ArgKind::Input, true);
+    args.push_back({"weight", ArgKind::Input, DType::F32, false, "[D]"});
+    rows("sum", ArgKind::Output, true);
+    scales = {"eps"};
+    break;
+  case RowOp::Add:
+    rows("x");
+    rows("branch");
+    break;
+  case RowOp::Situ:
+    scales = {"beta", "linear"};
+    [[fallthrough]];
+  case RowOp::Silu:
+  case RowOp::Sigmoid:
+    rows("gate");
+    rows("up");
+    break;
+  case RowOp::Gather:
+    rows("x");
+    args.push_back({"index", ArgKind::Input, DType::I32, true, "[tokens]"});
+    break;
+  case RowOp::Combine:
+    rows("x");
+    args.push_back({"index", ArgKind::Input, DType::I32, false, "[tokens, E]"});
+    args.push_back(
+        {"scales", ArgKind::Input, DType::F32, false, "[tokens, E]"});
+    break;
+  }
+  rows("out", ArgKind::Output);
+  std::vector<std::string> strided;
+  for (const Arg &arg : args)
+    if (arg.shape.find(", D]") != std::string::npos)
+      strided.push_back(arg.name + "_stride");
+  std::vector<std::string> sizes = {"T", "D"};
+  if (picksRows(v.rows))
+    sizes.push_back("R");
+  if (v.rows == RowOp::Combine)
+    sizes.push_back("E");
+  sizes.insert(sizes.end(), strided.begin(), strided.end());
+  for (const std::string &size : sizes)
+    args.push_back({size, ArgKind::Size, DType::I64, false, ""});
+  for (const char *scale : scales)
+    args.push_back({scale, ArgKind::Scale, DType::F32, false, ""});
+  return args;
+}
+
 std::vector<Arg> kernelArgs(const Variant &v) {
+  if (v.form == Form::Rows)
+    return rowArgs(v);
   const Recurrence &row = v.row();
   std::vector<Arg> args;
   std::vector<std::string> strided;

@@ -140,6 +140,8 @@ TEST_F(Select, ComparesEveryOption) {
   pack.emplace(std::move(*read));
   for (const VariantOption &option : variantOptions()) {
     std::string name(option.name);
+    if (name == "rows" || name == "width")
+      continue; // of another kind: the next test
     auto found = others.find(name);
     ASSERT_NE(found, others.end()) << name << " needs a line in this test";
     Request request = with(linearStep, name, found->second[0]);
@@ -147,6 +149,32 @@ TEST_F(Select, ComparesEveryOption) {
       request = with(request, found->second[i], found->second[i + 1]);
     refuses(request, "has " + name + " ");
   }
+}
+
+/// Rows and recurrences do not stand in for one another, and are not listed as
+/// if they nearly did.
+TEST_F(Select, RowsAreAKindOfTheirOwn) {
+  Request norm = {
+      {{"form", "rows"}, {"rows", "norm"}, {"width", "64"}, {"dtype", "f32"}},
+      {}};
+  refuses(norm, "no variant of the pack fits rows.norm.w64.f32 on this "
+                "processor: it has no operations on rows");
+  PackWriter writer;
+  add(writer, "host", ImageKind::HostSo, "x86-64", [](Variant &v) {
+    v.form = Form::Rows;
+    v.rows = RowOp::Norm;
+    v.width = 64;
+    v.dtype = DType::F32;
+  });
+  StatusOr<PackReader> read = fixture::read(writer);
+  ASSERT_TRUE(read.ok());
+  pack.emplace(std::move(*read));
+  EXPECT_EQ(choice(norm), "rows.norm.w64.f32.host");
+  EXPECT_EQ(choice(with(norm, "state-dtype", "bf16")), choice(norm));
+  refuses(with(norm, "width", "32"), "has width 64, not 32");
+  refuses(with(norm, "rows", "add"), "has rows norm, not add");
+  refuses(with(norm, "dtype", "bf16"), "has dtype f32, not bf16");
+  refuses(linearStep, "on this processor: it has no recurrences");
 }
 
 TEST_F(Select, Strides) {

@@ -12,6 +12,15 @@ func.func @erase_pair_has_no_chunk_form(%q: tensor<?x?x64xbf16>, %s: f32)
 
 // -----
 
+// expected-error @below {{expected one op on rows with form rows, but got 2 ops}}
+func.func @two_ops(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form<rows>} {
+  %y = dplr.add %x, %x : tensor<?x?xbf16>
+  %z = dplr.add %y, %x : tensor<?x?xbf16>
+  return
+}
+
+// -----
+
 // expected-error @below {{expected a dplr.form of chunk or step}}
 func.func @form_is_no_form(%q: tensor<?x?x64xbf16>, %s: f32) attributes {dplr.form = 7 : i64} {
   %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)

@@ -147,7 +147,7 @@ StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
   if (!cost.ok())
     return cost.status().with(v.name());
   return ordered_json{{"name", v.name()},
-                      {"equation", v.variant.row().summary},
+                      {"equation", equationOf(v.variant)},
                       {"schedule", v.schedule},
                       {"llvm", v.llvmVersion},
                       {"ptxas", v.ptxasVersion},

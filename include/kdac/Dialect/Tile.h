@@ -59,6 +59,9 @@ inline constexpr int64_t kClusterBlocks = 2;
 bool hasWarpRoles(ScheduleAttr schedule);
 /// Blocks that share their images; 1 if each prepares its own.
 int64_t clusterBlocks(ScheduleAttr schedule);
+/// True if programs have one row each, or a stretch of one: vectors, spread
+/// over a block's threads.
+bool isOneRow(ScheduleAttr schedule);
 /// Warpgroups that carry the chain under a schedule of roles as warps.
 int64_t chainWarpgroups(ScheduleAttr schedule);
 /// Pairs of warps that prepare.

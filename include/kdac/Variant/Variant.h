@@ -14,7 +14,23 @@
 
 namespace kdac {
 
-enum class Form { Chunk, Step };
+enum class Form {
+  Chunk,
+  Step,
+  Rows, ///< no recurrence: an operation on rows of one width, a RowOp
+};
+/// What a kernel of form rows computes, on rows of D elements.
+enum class RowOp {
+  None,    ///< not of form rows
+  Norm,    ///< s = x + branch, y = s / sqrt(mean(s²) + eps) * weight
+  Add,     ///< y = x + branch
+  Silu,    ///< y = gate * sigmoid(gate) * up
+  Situ,    ///< y = beta tanh(gate / beta) sigmoid(gate) * linear tanh(up /
+           ///< linear)
+  Sigmoid, ///< y = sigmoid(gate) * up
+  Gather,  ///< y_t = x_index[t]
+  Combine, ///< y_t = sum over j of scales[t, j] * x_index[t, j]
+};
 enum class DType { BF16, F16, F32, I32, I64, I8 };
 enum class StateLayout {
   VK, ///< [N, HV, V, K], the default
@@ -61,6 +77,9 @@ struct Variant {
   OutputNorm norm = OutputNorm::None;
   double normEps = 1e-5; ///< on the mean of squares
   Precision precision = Precision::Default;
+  RowOp rows = RowOp::None; ///< of form rows
+  /// Of rows norm: the longest row that the kernel takes. The others take any.
+  int64_t width = 0;
   std::string target = "host"; ///< a row of lib/Target/Targets.cpp
 
   const Recurrence &row() const { return *findRecurrence(recurrence); }
@@ -113,6 +132,12 @@ struct Arg {
 /// have neither a pointer nor a stride. Without offsets every sequence has T
 /// tokens; with them T is the number of all tokens.
 ///
+/// Of form rows: x branch weight sum out (norm), x branch out (add), gate up
+/// out (silu, situ, sigmoid), x index out (gather) or x index scales out
+/// (combine), then sizes (T rows, D elements of one, of gather and combine R
+/// rows of x, of combine E entries of a row) and strides, then scales (norm:
+/// eps; situ: beta, linear). Outputs may be inputs of the same place.
+///
 /// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
 /// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
 /// docs/DECODE.md has the meaning of the indices and of the status word.
@@ -120,6 +145,13 @@ std::vector<Arg> kernelArgs(const Variant &variant);
 
 /// Bytes of one element.
 int64_t dtypeSize(DType dtype);
+
+/// What a kernel computes, for people: its recurrence's equation or its
+/// operation's.
+std::string_view equationOf(const Variant &variant);
+
+/// True of operations that read rows by index.
+bool picksRows(RowOp op);
 
 /// Entries of one channel of a convolution's cache: W or W - 1.
 int64_t cacheEntries(const Variant &variant);
@@ -132,6 +164,7 @@ std::string_view spell(StateLayout);
 std::string_view spell(Precision);
 std::string_view spell(CacheLayout);
 std::string_view spell(OutputNorm);
+std::string_view spell(RowOp);
 std::string_view spell(Gate);
 std::string_view spell(Beta);
 std::string_view spell(Decay);
@@ -140,6 +173,7 @@ std::optional<DType> parseDType(std::string_view);
 std::optional<StateLayout> parseStateLayout(std::string_view);
 std::optional<CacheLayout> parseCacheLayout(std::string_view);
 std::optional<OutputNorm> parseOutputNorm(std::string_view);
+std::optional<RowOp> parseRowOp(std::string_view);
 std::optional<Precision> parsePrecision(std::string_view);
 std::optional<Gate> parseGate(std::string_view);
 std::optional<Beta> parseBeta(std::string_view);
