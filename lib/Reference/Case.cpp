@@ -11,10 +11,28 @@ namespace kdac::reference {
 
 namespace {
 
+/// The same of form rows.
+Layout rowLayoutOf(const Case &c, const std::string &name) {
+  int64_t width = c.columns();
+  if (name == "weight")
+    return {1, 1, width, width};
+  bool isCombine = c.spec().variant.rows == RowOp::Combine;
+  int64_t entries = isCombine ? usualEntries : 1;
+  if (name == "index")
+    return {1, 1, c.tokens() * entries, c.tokens() * entries};
+  if (name == "scales")
+    return {c.tokens(), 1, entries, entries};
+  bool isSource = picksRows(c.spec().variant.rows) && name == "x";
+  return {isSource ? c.sourceRows() : c.tokens(), 1, width,
+          width + c.spec().tokenGap};
+}
+
 /// The shape of an argument (kernelArgs' `shape`, as numbers).
 Layout layoutOf(const Case &c, const std::string &name) {
   const Variant &v = c.spec().variant;
   int64_t h = c.heads(), hv = c.valueHeads(), keyDim = v.keyDim;
+  if (v.form == Form::Rows)
+    return rowLayoutOf(c, name);
   bool perHead = v.row().decay != Decay::Channel;
   auto sequence = [&](int64_t heads, int64_t width) {
     return Layout{c.tokens(), heads, width, heads * width + c.spec().tokenGap};
@@ -58,6 +76,12 @@ Layout layoutOf(const Case &c, const std::string &name) {
 }
 
 bool isAbsent(const CaseSpec &spec, const std::string &name) {
+  if (spec.variant.form == Form::Rows)
+    return (name == "branch" && !spec.hasInitial &&
+            spec.variant.rows == RowOp::Norm) ||
+           (name == "sum" && !spec.hasFinal) ||
+           (name == "index" && !spec.hasSlots &&
+            spec.variant.rows == RowOp::Gather);
   return (name == "h0" && !spec.hasInitial) ||
          (name == "ht" && !spec.hasFinal) ||
          (name == "ht" && spec.variant.slots && spec.inPlace) ||
@@ -83,6 +107,14 @@ std::vector<int64_t> boundsOf(const CaseSpec &spec) {
 }
 
 std::string number(int64_t x) { return std::to_string(x); }
+
+int64_t columnsOf(const CaseSpec &spec) {
+  constexpr int64_t usual = 256;
+  int64_t multiple = 16 / dtypeSize(spec.variant.dtype);
+  return spec.columns         ? spec.columns
+         : spec.variant.width ? spec.variant.width / multiple * multiple
+                              : usual;
+}
 
 } // namespace
 
@@ -110,6 +142,16 @@ std::optional<std::string> validate(const CaseSpec &spec) {
     return "head gap " + number(spec.headGap) + " and slot gap " +
            number(spec.slotGap) +
            " must not be negative, the first a multiple of 8 elements";
+  const Variant &v = spec.variant;
+  bool isRows = v.form == Form::Rows;
+  int64_t multiple = isRows ? 16 / dtypeSize(v.dtype) : 1;
+  if (isRows && (!spec.lengths.empty() || spec.sequences != 1))
+    return "form rows has no sequences; use N = 1 and no lengths";
+  if (isRows && (spec.columns < 0 || spec.columns % multiple != 0 ||
+                 (v.width && spec.columns > v.width)))
+    return "D = " + number(spec.columns) + " must be a multiple of " +
+           number(multiple) + " elements" +
+           (v.width ? " up to " + number(v.width) : "");
   if (!findRecipe(spec.recipe))
     return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
   return std::nullopt;
@@ -117,6 +159,12 @@ std::optional<std::string> validate(const CaseSpec &spec) {
 
 std::string describeAbsent(const CaseSpec &spec) {
   std::string text;
+  if (spec.variant.form == Form::Rows) {
+    for (const char *name : {"branch", "sum", "index"})
+      if (isAbsent(spec, name))
+        text += std::string(" no-") + name;
+    return text;
+  }
   for (auto [absent, what] : {std::pair(!spec.hasInitial, " no-h0"),
                               std::pair(!spec.hasFinal, " no-ht"),
                               std::pair(!spec.hasALog, " no-A_log"),
@@ -139,9 +187,12 @@ std::string describe(const CaseSpec &spec) {
       text +=
           ",... (" + number(static_cast<int64_t>(spec.lengths.size())) + ")";
   }
-  text += " H" + number(spec.heads) + " HV" +
-          number(spec.valueHeads ? spec.valueHeads : spec.heads) + " " +
-          spec.recipe + " seed " + std::to_string(spec.seed) +
+  if (spec.variant.form == Form::Rows)
+    text += " D" + number(columnsOf(spec));
+  else
+    text += " H" + number(spec.heads) + " HV" +
+            number(spec.valueHeads ? spec.valueHeads : spec.heads);
+  text += " " + spec.recipe + " seed " + std::to_string(spec.seed) +
           describeAbsent(spec);
   if (spec.trailing)
     text += " trailing " + number(spec.trailing);
@@ -160,6 +211,7 @@ Case makeCase(CaseSpec spec) {
   Case c;
   if (!spec.valueHeads)
     spec.valueHeads = spec.heads;
+  spec.columns = columnsOf(spec);
   c.description = std::move(spec);
   c.bounds = boundsOf(c.description);
   c.bufferTokens = c.bounds.back() + c.description.trailing;
@@ -240,7 +292,7 @@ void **Case::argv(const std::vector<void *> *addresses) {
       std::memcpy(&values[i], &value, sizeof value);
     };
     if (arg.kind == ArgKind::Scale) {
-      put(scaleValue);
+      put(arg.name == "scale" ? scaleValue : usualScale(arg.name));
     } else if (arg.kind == ArgKind::Size) {
       put(sizeOf(arg.name));
     } else if (arg.kind == ArgKind::Workspace) {
@@ -276,6 +328,12 @@ int64_t Case::sizeOf(const std::string &name) const {
     return heads();
   if (name == "HV")
     return valueHeads();
+  if (name == "D")
+    return columns();
+  if (name == "R")
+    return sourceRows();
+  if (name == "E")
+    return usualEntries;
   if (name == "pool")
     return poolCount;
   if (name == "head_pitch")
@@ -287,6 +345,38 @@ int64_t Case::sizeOf(const std::string &name) const {
   std::string tensor = name.substr(0, name.rfind("_stride"));
   const Buffer *buffer = find(tensor);
   return buffer ? buffer->layout().stride : 0;
+}
+
+RowOperands rowOperandsOf(const Case &c) {
+  auto rows = [&](const char *name) {
+    const Buffer *buffer = c.find(name);
+    return buffer ? buffer->rows() : Rows();
+  };
+  RowOperands o;
+  o.op = c.spec().variant.rows;
+  o.tokens = c.tokens();
+  o.width = c.columns();
+  o.x = rows("x");
+  o.branch = rows("branch");
+  o.weight = rows("weight");
+  o.gate = rows("gate");
+  o.up = rows("up");
+  if (const Buffer *index = c.find("index"))
+    for (int64_t i = 0; i < index->layout().width; ++i)
+      o.index.push_back(static_cast<int64_t>(index->get(0, 0, i)));
+  o.scales = rows("scales");
+  if (o.op == RowOp::Combine)
+    o.entries = usualEntries;
+  o.sources = c.sourceRows();
+  o.eps = usualScale("eps");
+  o.beta = usualScale("beta");
+  o.linear = usualScale("linear");
+  return o;
+}
+
+Results oracleOf(const Case &c, int threads) {
+  return c.spec().variant.form == Form::Rows ? runRows(rowOperandsOf(c))
+                                             : run(operandsOf(c), threads);
 }
 
 Operands operandsOf(const Case &c) {

@@ -120,7 +120,7 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
   checkTrailing(c, result.failures);
   Results computed;
   if (!expected) {
-    computed = run(operandsOf(c));
+    computed = oracleOf(c);
     expected = &computed;
   }
   Tolerance tolerance =
@@ -129,6 +129,9 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
   result.tensors.push_back(judge(*c.find("out"), expected->out,
                                  c.coveredTokens(), tolerance.out,
                                  tolerance.outRow));
+  if (const Buffer *sum = c.find("sum"))
+    result.tensors.push_back(
+        judge(*sum, expected->finalState, c.tokens(), tolerance.state));
   if (hasPool && c.poolAfter()) {
     WrittenStates states = writtenStates(c, *expected);
     result.tensors.push_back(judge(states.actual, states.expected,

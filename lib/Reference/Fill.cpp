@@ -92,7 +92,16 @@ void Case::fill() {
       continue;
     if (buffer.name() == "slots" || buffer.name() == "sources" ||
         buffer.name() == "snapshots" || buffer.name() == "accepted")
-      continue; // fillIndices
+      continue;                     // fillIndices
+    if (buffer.name() == "index") { // some of them outside
+      Random random(description.seed, streamOf("index"));
+      auto choices = static_cast<double>(sourceRows() + 4);
+      for (int64_t t = 0; t < buffer.layout().width; ++t)
+        buffer.set(
+            0, 0, t,
+            std::floor(random.uniform(static_cast<uint64_t>(t)) * choices) - 2);
+      continue;
+    }
     if (buffer.name() == "offsets") {
       for (size_t n = 0; n < bounds.size(); ++n)
         buffer.set(0, 0, static_cast<int64_t>(n),

@@ -3,6 +3,7 @@
 #include "kdac/Dialect/Dplr.h"
 #include "kdac/Reference/Float.h"
 #include "kdac/Reference/Reference.h"
+#include "kdac/Reference/RowOps.h"
 
 #include "llvm/ADT/TypeSwitch.h"
 
@@ -88,6 +89,13 @@ private:
   LogicalResult visit(dplr::ShortConvOp op);
   LogicalResult visit(dplr::GatedRmsNormOp op);
   LogicalResult visit(dplr::RecurrenceOp op);
+  LogicalResult visit(dplr::RmsNormOp op);
+  LogicalResult visit(dplr::GatedProductOp op);
+  LogicalResult visit(dplr::AddOp op);
+  LogicalResult visit(dplr::GatherOp op);
+  LogicalResult visit(dplr::CombineOp op);
+  Rows matrix(Value value);
+  RowOperands rowOperands(Operation *op, RowOp kind);
   LogicalResult bindOffsets(dplr::RecurrenceOp op, Operands &operands);
   std::vector<int64_t> indices(Value value);
   void bindPool(dplr::RecurrenceOp op, Operands &operands);
@@ -334,7 +342,7 @@ std::vector<int64_t> Interpreter::indices(Value value) {
   std::vector<int64_t> result;
   if (!value || at(value).isAbsent())
     return result;
-  for (int64_t i = 0; i < at(value).shape[0]; ++i)
+  for (int64_t i = 0; i < llvm::product_of(at(value).shape); ++i)
     result.push_back(static_cast<int64_t>(at(value).element(i)));
   return result;
 }
@@ -437,11 +445,85 @@ LogicalResult Interpreter::visit(dplr::RecurrenceOp op) {
   return success();
 }
 
+/// [rows, width]
+Rows Interpreter::matrix(Value value) {
+  if (!value || at(value).isAbsent())
+    return {};
+  const Tensor &t = at(value);
+  return stored(t, t.shape[1], t.shape[1]);
+}
+
+RowOperands Interpreter::rowOperands(Operation *op, RowOp kind) {
+  RowOperands o;
+  o.op = kind;
+  o.tokens = at(op->getOperand(0)).shape[0];
+  o.width = at(op->getOperand(0)).shape[1];
+  return o;
+}
+
+LogicalResult Interpreter::visit(dplr::RmsNormOp op) {
+  RowOperands o = rowOperands(op, RowOp::Norm);
+  o.x = matrix(op.getInput());
+  o.branch = matrix(op.getBranch());
+  o.weight = stored(at(op.getWeight()), o.width, 0);
+  o.eps = at(op.getEps()).element(0);
+  Results results = runRows(o);
+  keep(op.getSum(), std::move(results.finalState), {o.tokens, o.width});
+  keep(op.getResult(), std::move(results.out), {o.tokens, o.width});
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::GatedProductOp op) {
+  RowOp kind = op.getKind() == dplr::Product::Silu   ? RowOp::Silu
+               : op.getKind() == dplr::Product::Situ ? RowOp::Situ
+                                                     : RowOp::Sigmoid;
+  RowOperands o = rowOperands(op, kind);
+  o.gate = matrix(op.getGate());
+  o.up = matrix(op.getUp());
+  if (op.getBeta()) {
+    o.beta = at(op.getBeta()).element(0);
+    o.linear = at(op.getLinear()).element(0);
+  }
+  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::AddOp op) {
+  RowOperands o = rowOperands(op, RowOp::Add);
+  o.x = matrix(op.getInput());
+  o.branch = matrix(op.getBranch());
+  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::GatherOp op) {
+  RowOperands o = rowOperands(op, RowOp::Gather);
+  o.x = matrix(op.getInput());
+  o.index = indices(op.getIndex());
+  o.sources = o.tokens;
+  o.tokens = at(op.getIndex()).shape[0];
+  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::CombineOp op) {
+  RowOperands o = rowOperands(op, RowOp::Combine);
+  o.x = matrix(op.getInput());
+  o.index = indices(op.getIndex());
+  o.scales = matrix(op.getScales());
+  o.sources = o.tokens;
+  o.tokens = at(op.getIndex()).shape[0];
+  o.entries = at(op.getIndex()).shape[1];
+  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
+  return success();
+}
+
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
-            dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp>(
-          [&](auto typed) { return visit(typed); })
+            dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp,
+            dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp, dplr::GatherOp,
+            dplr::CombineOp>([&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

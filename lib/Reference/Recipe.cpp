@@ -172,13 +172,16 @@ const Recipe *findRecipe(std::string_view name) {
 double drawElement(const Recipe &recipe, const Variant &v,
                    const Purpose &purpose, std::string_view name,
                    const Site &site) {
-  if (name == "v")
+  if (name == "v" || name == "x" || name == "up")
     return recipe.value(site, purpose);
-  if (name == "g")
+  if (name == "g" || name == "gate")
     return recipe.gate(site, purpose);
-  if (name == "norm_weight")
+  if (name == "norm_weight" || name == "weight")
     return 1.0 + 0.25 * site.normal();
-  if (name == "z" || name.substr(1) == "_conv" || name.substr(1) == "_cache")
+  if (name == "scales")
+    return 0.5 * site.uniform();
+  if (name == "z" || name == "branch" || name.substr(1) == "_conv" ||
+      name.substr(1) == "_cache")
     return site.normal();
   if (name == "A_log")
     return recipe.aLog(site);

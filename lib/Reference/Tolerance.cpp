@@ -33,6 +33,13 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
     {T::Gpu, F::Step, any, any, any, 1e-5, 1e-5,
      "as on the host, plus exp2 and rsqrt of 2^-22 a token"},
 
+    // Rows: f32, a few operations an element; a sum that is kept rounds once more.
+    {T::Host, F::Rows, any, any, any, 5e-7, 0.0,
+     "exp2 of x log2 e, |x| < 4: half an ulp of 2.4e-7 times ln 2; a handful of roundings of 2.5e-8; "
+     "1 - 2 / (1 + e) of tanh(0.1 .. 0.5) loses 6e-8 of 0.3 or so"},
+    {T::Gpu, F::Rows, any, any, any, 1.5e-6, 0.0,
+     "as on the host, plus exp2, reciprocal and rsqrt of 2^-22, three of them in situ, and 2^-22 of tanh = 0.3"},
+
     // Chunk form on the host: f32 products. A cumulative base-2 log-decay G loses
     // half an ulp of |G|, a relative error in exp2(G_i - G_j).
     {T::Host, F::Chunk, D::Extreme, any, any, 1e-4, 1e-4,
@@ -115,7 +122,7 @@ double roundingOf(DType dtype) {
 } // namespace
 
 Products productsOf(const Variant &variant) {
-  if (!isGpu(variant) || variant.form == Form::Step)
+  if (!isGpu(variant) || variant.form != Form::Chunk)
     return Products::F32;
   bool coarse = variant.precision == Precision::Default
                     ? variant.dtype == DType::BF16
@@ -136,12 +143,34 @@ static KeptRow keptOf(KeptRow::Part part, const Variant &v,
   return {part, {}, {}, 0.0, 0.0, {}};
 }
 
+/// The same of form rows, given what its arithmetic costs.
+static Tolerance rowsTolerance(const Variant &v, double arithmetic) {
+  double once = roundingOf(v.dtype), sum = roundedSumFactor * once;
+  switch (v.rows) {
+  case RowOp::Norm: // passes on the sum's relative errors
+    return {std::hypot(arithmetic, sum, once), sum, worstRowFactor};
+  case RowOp::Add:
+    return {sum, 0.0, worstRowFactor};
+  case RowOp::None:
+  case RowOp::Gather: // a copy
+    return {0.0, 0.0, worstRowFactor};
+  case RowOp::Combine: // eight terms
+  case RowOp::Silu:
+  case RowOp::Situ:
+  case RowOp::Sigmoid:
+    break;
+  }
+  return {std::hypot(arithmetic, once), 0.0, worstRowFactor};
+}
+
 Tolerance toleranceOf(const Variant &variant, Difficulty difficulty) {
   KeptRow conv = keptOf(KeptRow::Convolution, variant, difficulty);
   KeptRow norm = keptOf(KeptRow::Norm, variant, difficulty);
   double once = roundingOf(variant.dtype);
   for (const ArithmeticRow &row : arithmeticTable())
-    if (matches(row, variant, difficulty))
+    if (matches(row, variant, difficulty) && variant.form == Form::Rows)
+      return rowsTolerance(variant, row.out);
+    else if (matches(row, variant, difficulty))
       return {
           std::hypot(row.out * (norm.out > 0.0 ? normedArithmeticFactor : 1.0),
                      once * std::hypot(conv.out, norm.out), once),

@@ -91,6 +91,8 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
         !s.ok())
       return s;
   }
+  if (v.form == Form::Rows)
+    return checkRows(v, shape, call, entry);
   std::vector<int64_t> heads = sampledHeads(shape);
   int64_t stateSize = v.keyDim * v.valueDim;
   StatusOr<Buffer> out =
@@ -116,6 +118,36 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
   return status.ok() ? judge(stateError, tolerance.state, stateSize,
                              reference::worstRowFactor)
                      : status;
+}
+
+Status BenchRunner::checkRows(const Variant &v, const BenchShape &shape,
+                              const BenchCall &call, Entry &entry) {
+  reference::Results expected =
+      reference::runRows(rowOperands(v, shape, patterns));
+  session.beat();
+  reference::Tolerance tolerance =
+      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
+  int64_t rows = shape.allTokens(), width = shape.heads;
+  auto judged = [&](const char *name, const std::vector<double> &wanted,
+                    double bound) -> StatusOr<double> {
+    StatusOr<Buffer> actual =
+        sampledOutput(*call.find(name), name, v.dtype, rows, 1, width, {0});
+    if (!actual.ok())
+      return actual.status();
+    Comparison error = compare(*actual, wanted, rows);
+    Status s = judge(error, bound, width, reference::worstRowFactor);
+    return s.ok() ? StatusOr<double>(error.relative) : s;
+  };
+  StatusOr<double> out = judged("out", expected.out, tolerance.out);
+  if (!out.ok())
+    return out.status();
+  entry.errorOut = *out;
+  if (!call.find("sum"))
+    return Status::success();
+  StatusOr<double> sum = judged("sum", expected.finalState, tolerance.state);
+  if (sum.ok())
+    entry.errorState = *sum;
+  return sum.ok() ? Status::success() : sum.status();
 }
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,
@@ -253,7 +285,7 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
   }
   Outcome outcome = Outcome::Passed;
   for (const BenchShape &shape : shapes) {
-    if (shape.form != variant.variant.form)
+    if (!suits(variant.variant, shape))
       continue;
     std::string launches;
     StatusOr<Entry> entry = measure(*kernel, shape, launches);
@@ -273,7 +305,8 @@ Outcome BenchRunner::run(const PackReader &pack, const PackVariant &variant,
                  name.c_str(), shape.spelled().c_str(), *entry->microseconds,
                  entry->floorMicroseconds,
                  100 * entry->floorMicroseconds / *entry->microseconds,
-                 entry->errorOut, *entry->errorState, launches.c_str());
+                 entry->errorOut, entry->errorState.value_or(0),
+                 launches.c_str());
     if (Status s = appendLines(session.settings.ledger,
                                {ledgerLine(session.machine, variant, *entry)});
         !s.ok()) {

@@ -27,6 +27,9 @@ private:
   /// its bound.
   Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
                     BenchCall &call, cuda::Stream stream, Entry &entry);
+  /// The same of form rows, of all rows.
+  Status checkRows(const Variant &variant, const BenchShape &shape,
+                   const BenchCall &call, Entry &entry);
   /// A line for the commit of all tokens.
   Status timeCommit(const GpuKernel &kernel, const Sets &sets,
                     cuda::Stream stream, std::string &launches);

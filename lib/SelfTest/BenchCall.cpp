@@ -2,6 +2,7 @@
 
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Float.h"
+#include "kdac/Reference/RowOps.h"
 
 #include <algorithm>
 #include <cmath>
@@ -42,11 +43,22 @@ struct Sizes {
     if (reference::isCache(arg.name))
       return shape.sequences * rowElements(arg);
     int64_t width = rowElements(arg);
+    if (v.form == Form::Rows) // of x as many rows as are picked
+      return arg.name == "weight" ? width
+             : arg.name == "x"    ? sourceRows() * width
+                                  : shape.allTokens() * width;
     return arg.shape.rfind("[tokens", 0) == 0 ? shape.allTokens() * width
                                               : width;
   }
+  int64_t entries() const {
+    return v.rows == RowOp::Combine ? reference::usualEntries : 1;
+  }
+  int64_t sourceRows() const { return shape.allTokens() * entries(); }
   /// Elements of one token, or of a whole parameter.
   int64_t rowElements(const Arg &arg) const {
+    if (v.form == Form::Rows) // H is D
+      return arg.name == "index" || arg.name == "scales" ? entries()
+                                                         : shape.heads;
     bool isKeyHead = arg.shape.find("HV") == std::string::npos;
     int64_t heads = isKeyHead ? shape.heads : shape.valueHeads;
     if (arg.name == "norm_weight")
@@ -65,8 +77,12 @@ struct Sizes {
       return shape.sequences;
     if (name == "T")
       return shape.lengths.empty() ? shape.tokens : shape.allTokens();
-    if (name == "H")
+    if (name == "H" || name == "D")
       return shape.heads;
+    if (name == "R")
+      return sourceRows();
+    if (name == "E")
+      return entries();
     if (name == "HV")
       return shape.valueHeads;
     int64_t matrix = v.keyDim * v.valueDim;
@@ -205,7 +221,9 @@ Status BenchCall::add(const Device &device, const Variant &variant,
     return Status::success();
   }
   if (arg.kind == ArgKind::Scale) {
-    float scale = 1 / std::sqrt(static_cast<float>(variant.keyDim));
+    float scale = arg.name == "scale"
+                      ? 1 / std::sqrt(static_cast<float>(variant.keyDim))
+                      : reference::usualScale(arg.name);
     std::memcpy(&slots[i], &scale, sizeof scale);
     return Status::success();
   }
@@ -225,7 +243,7 @@ Status BenchCall::add(const Device &device, const Variant &variant,
           ? buffer->fill(0xff, stream)
       : arg.name == "offsets"
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
-      : arg.name == "slots" || arg.name == "snapshots"
+      : arg.name == "slots" || arg.name == "snapshots" || arg.name == "index"
           ? uploadIntegers(*buffer, arg.dtype, upTo(elements))
       : arg.name == "accepted"
           ? uploadIntegers(*buffer, arg.dtype,
@@ -308,6 +326,33 @@ reference::Operands sampledOperands(const Variant &v, const BenchShape &shape,
   op.keepAll = v.snapshots;
   op.scale = 1 / std::sqrt(static_cast<float>(v.keyDim));
   return op;
+}
+
+reference::RowOperands rowOperands(const Variant &v, const BenchShape &shape,
+                                   Patterns &patterns) {
+  reference::RowOperands o;
+  o.op = v.rows;
+  Sizes sizes{v, shape};
+  o.tokens = shape.allTokens();
+  o.sources = sizes.sourceRows();
+  o.entries = sizes.entries();
+  o.width = shape.heads;
+  for (const Arg &arg : kernelArgs(v)) {
+    if (arg.kind != ArgKind::Input || arg.dtype == DType::I32)
+      continue;
+    for (auto [name, rows] :
+         {std::pair("x", &o.x), std::pair("branch", &o.branch),
+          std::pair("weight", &o.weight), std::pair("gate", &o.gate),
+          std::pair("up", &o.up)})
+      if (arg.name == name)
+        *rows = whole(patterns.of(v, arg), shape.heads);
+    if (arg.name == "scales")
+      o.scales = whole(patterns.of(v, arg), o.entries);
+  }
+  o.eps = reference::usualScale("eps");
+  o.beta = reference::usualScale("beta");
+  o.linear = reference::usualScale("linear");
+  return o;
 }
 
 StatusOr<Buffer> sampledOutput(const DeviceBuffer &from,

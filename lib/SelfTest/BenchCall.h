@@ -6,6 +6,7 @@
 #include "Pattern.h"
 #include "kdac/Reference/Compare.h"
 #include "kdac/Reference/Reference.h"
+#include "kdac/Reference/RowOps.h"
 #include "kdac/Runtime/Call.h"
 #include "kdac/SelfTest/Plan.h"
 
@@ -52,6 +53,10 @@ std::vector<int64_t> sampledHeads(const BenchShape &shape);
 reference::Operands sampledOperands(const Variant &variant,
                                     const BenchShape &shape,
                                     Patterns &patterns);
+
+/// The same of form rows, of all rows.
+reference::RowOperands rowOperands(const Variant &variant,
+                                   const BenchShape &shape, Patterns &patterns);
 
 /// A device tensor [rows, heads, width], reduced to the sampled heads.
 StatusOr<reference::Buffer> sampledOutput(const DeviceBuffer &from,

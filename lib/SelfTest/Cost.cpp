@@ -1,5 +1,6 @@
 #include "kdac/SelfTest/Cost.h"
 
+#include "kdac/Reference/RowOps.h"
 #include "kdac/Reference/Tolerance.h"
 
 #include <algorithm>
@@ -13,6 +14,12 @@ namespace {
 std::string factorOf(const std::string &text, const Variant &variant) {
   if (text == "pool")
     return "N";
+  if (text == "E")
+    return std::to_string(reference::usualEntries);
+  if (text == "sources") // those that a call reads
+    return variant.rows == RowOp::Combine
+               ? std::to_string(reference::usualEntries) + " * tokens"
+               : "tokens";
   if (text == "W")
     return std::to_string(variant.conv);
   if (text == "W - 1")
@@ -72,7 +79,7 @@ std::string tokenFlops(const Variant &variant) {
 }
 
 double flopRate(const Variant &variant, const Gpu &gpu) {
-  if (variant.form == Form::Step)
+  if (variant.form != Form::Chunk)
     return gpu.scalarFlops;
   switch (reference::productsOf(variant)) {
   case reference::Products::BF16:
@@ -96,7 +103,35 @@ std::string limiterOf(const Estimate &e, const Gpu &gpu) {
 
 } // namespace
 
+/// Of one element of a row.
+static int64_t elementFlops(RowOp op) {
+  switch (op) {
+  case RowOp::Norm:
+    return 5; // sum, square, its sum, two factors
+  case RowOp::Add:
+    return 1;
+  case RowOp::Silu:
+    return 5;
+  case RowOp::Sigmoid:
+    return 4;
+  case RowOp::Situ:
+    return 18;
+  case RowOp::Combine: // an entry
+    return 2;
+  case RowOp::None:
+  case RowOp::Gather:
+    break;
+  }
+  return 0;
+}
+
 CostFormulas costOf(const Variant &variant, bool packed) {
+  if (variant.form == Form::Rows)
+    return {bytesFormula(variant, packed),
+            "tokens * D * " + std::to_string(elementFlops(variant.rows) *
+                                             (variant.rows == RowOp::Combine
+                                                  ? reference::usualEntries
+                                                  : 1))};
   return {bytesFormula(variant, packed),
           "tokens * HV * " + tokenFlops(variant)};
 }
@@ -109,6 +144,7 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
           {"HV", shape.valueHeads},
           {"K", variant.keyDim},
           {"V", variant.valueDim},
+          {"D", variant.form == Form::Rows ? shape.heads : 0},
           {"checked", 0}};
 }
 

@@ -95,6 +95,30 @@ std::vector<CaseSpec> poolCases(int64_t tokens) {
   return {each, beside, apart, order, wild, outside, twice};
 }
 
+/// Rows of the longest length, of one access, and of lengths between; no row at
+/// all; absent operands; indices in and outside of what there is.
+std::vector<CaseSpec> rowCases(const Variant &v) {
+  int64_t access = 16 / dtypeSize(v.dtype);
+  int64_t longest = (v.width ? v.width : 2304) / access * access;
+  auto of = [&](int64_t rows, int64_t columns, const char *recipe = "random") {
+    CaseSpec spec = dense(1, rows, 1, 1, recipe);
+    spec.columns = std::max(access, columns / access * access);
+    return spec;
+  };
+  CaseSpec spaced = of(6, longest / 3);
+  spaced.tokenGap = 16;
+  CaseSpec alone = of(3, longest);
+  alone.hasInitial = alone.hasFinal = alone.hasSlots = false;
+  return {of(7, longest),
+          spaced,
+          alone,
+          of(1, access),
+          of(130, longest / 9),
+          of(2, longest - access, "gate_extreme"),
+          of(2, longest / 2, "large_v"),
+          of(0, longest)};
+}
+
 bool parseCount(const std::string &text, int64_t &value) {
   char *end = nullptr;
   errno = 0;
@@ -137,6 +161,9 @@ bool parseShape(const std::string &text, BenchShape &shape) {
   shape.valueHeads = shape.heads;
   if (parts.size() == 5 && !parseCount(parts[4], shape.valueHeads))
     return false;
+  bool isRows = shape.form == Form::Rows;
+  if (isRows && (shape.sequences != 1 || !shape.lengths.empty()))
+    return false;
   return shape.sequences > 0 && shape.heads > 0 &&
          shape.valueHeads % shape.heads == 0;
 }
@@ -145,12 +172,14 @@ bool parseShape(const std::string &text, BenchShape &shape) {
 
 std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
                               bool many) {
-  std::vector<CaseSpec> specs =
-      variant.form == Form::Chunk ? chunkCases() : stepCases();
+  bool isRows = variant.form == Form::Rows;
+  std::vector<CaseSpec> specs = isRows ? rowCases(variant)
+                                : variant.form == Form::Chunk ? chunkCases()
+                                                              : stepCases();
   if (variant.slots)
     for (CaseSpec &spec : poolCases(variant.form == Form::Chunk ? 70 : 4))
       specs.push_back(std::move(spec));
-  if (many && variant.keyDim * variant.valueDim <= smallState)
+  if (many && !isRows && variant.keyDim * variant.valueDim <= smallState)
     specs.push_back(stateless(dense(65537, 1, 1, 1)));
   // More programs a head than small grids have: the other way to join segments.
   if (many && variant.form == Form::Chunk)
@@ -162,6 +191,11 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
     specs[i].seed = seed + i;
   }
   return specs;
+}
+
+bool suits(const Variant &variant, const BenchShape &shape) {
+  return shape.form == variant.form &&
+         (variant.width == 0 || shape.heads <= variant.width);
 }
 
 int64_t BenchShape::allTokens() const {

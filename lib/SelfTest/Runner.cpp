@@ -38,8 +38,9 @@ Entry entryOf(const Case &c, const CheckResult &result) {
   entry.batch = spec.lengths.empty() ? c.sequences() : 1;
   entry.tokens = spec.lengths.empty() ? spec.tokens : c.tokens();
   entry.lengths = spec.lengths;
-  entry.heads = c.heads();
-  entry.valueHeads = c.valueHeads();
+  bool isRows = spec.variant.form == Form::Rows; // H is D
+  entry.heads = isRows ? c.columns() : c.heads();
+  entry.valueHeads = isRows ? c.columns() : c.valueHeads();
   entry.inputs = inputsOf(spec);
   for (const Comparison &tensor : result.tensors)
     if (tensor.tensor == "out")
@@ -79,7 +80,8 @@ double usedPercent(const CheckResult &result) {
 } // namespace
 
 Variant oracleVariant(Variant variant) {
-  variant.form = Form::Step;
+  if (variant.form == Form::Chunk)
+    variant.form = Form::Step;
   variant.target = "host";
   variant.precision = Precision::Default;
   variant.offsetDtype = DType::I32;
@@ -102,9 +104,7 @@ const reference::Results &CaseRunner::oracle(const Case &c) {
     return found->second;
   if (known.size() >= keptResults)
     known.clear();
-  return known
-      .emplace(key, reference::run(reference::operandsOf(c),
-                                   session.settings.threads))
+  return known.emplace(key, reference::oracleOf(c, session.settings.threads))
       .first->second;
 }
 
@@ -229,15 +229,19 @@ Outcome CaseRunner::bench(const PackReader &pack, const PackVariant &variant,
   }
   Outcome outcome = Outcome::Passed;
   for (const BenchShape &shape : shapes) {
-    if (shape.form != variant.variant.form)
+    if (!suits(variant.variant, shape))
       continue;
     CaseSpec spec;
+    if (shape.form == Form::Rows)
+      spec.columns = shape.heads;
     spec.variant = variant.variant;
     spec.sequences = shape.sequences;
     spec.tokens = shape.tokens;
     spec.lengths = shape.lengths;
-    spec.heads = shape.heads;
-    spec.valueHeads = shape.valueHeads;
+    if (shape.form != Form::Rows) {
+      spec.heads = shape.heads;
+      spec.valueHeads = shape.valueHeads;
+    }
     spec.seed = session.seed;
     Judged judged = runCase(**kernel, spec);
     session.beat();

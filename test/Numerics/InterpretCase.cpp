@@ -9,6 +9,16 @@ namespace {
 /// The shape of a kernel argument as the dplr function declares it.
 std::vector<int64_t> shapeOf(const Case &c, const std::string &name) {
   const Variant &v = c.spec().variant;
+  if (v.form == Form::Rows) {
+    if (name == "weight")
+      return {c.columns()};
+    bool isCombine = v.rows == RowOp::Combine;
+    if (name == "scales" || (name == "index" && isCombine))
+      return {c.tokens(), usualEntries};
+    if (name == "index")
+      return {c.tokens()};
+    return {picksRows(v.rows) ? c.sourceRows() : c.tokens(), c.columns()};
+  }
   int64_t tokens = c.tokens(), hv = c.valueHeads();
   bool channel = v.row().decay == Decay::Channel;
   if (name == "q" || name == "k" || name == "a" || name == "b")
@@ -41,14 +51,24 @@ FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
       arguments.push_back(
           {buffer ? buffer->data() : nullptr, shapeOf(c, arg.name)});
     }
-  float scale = c.scale();
-  arguments.push_back({&scale, {}});
+  std::vector<float> scales;
+  scales.reserve(2); // arguments point to them
+  for (const Arg &arg : kernelArgs(c.spec().variant))
+    if (arg.kind == ArgKind::Scale) {
+      scales.push_back(arg.name == "scale" ? c.scale() : usualScale(arg.name));
+      arguments.push_back({&scales.back(), {}});
+    }
   auto results =
       interpretDplr(*module.getOps<func::FuncOp>().begin(), arguments);
   if (failed(results))
     return failure();
-  return Results{
-      std::move((*results)[0].data), std::move((*results)[1].data), {}};
+  if (c.spec().variant.rows == RowOp::Norm)
+    std::swap((*results)[0], (*results)[1]); // the sum comes first there
+  Results got;
+  got.out = std::move((*results)[0].data);
+  if (results->size() > 1)
+    got.finalState = std::move((*results)[1].data);
+  return got;
 }
 
 } // namespace kdac::reference

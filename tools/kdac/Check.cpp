@@ -29,8 +29,10 @@ static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
   double heads = double(std::max(spec.heads, spec.valueHeads));
   double key = double(spec.variant.keyDim);
   double value = double(spec.variant.valueDim);
-  double elements =
-      heads * std::max(tokens * std::max(key, value), sequences * key * value);
+  double elements = spec.variant.form == Form::Rows
+                        ? tokens * double(spec.columns)
+                        : heads * std::max(tokens * std::max(key, value),
+                                           sequences * key * value);
   if (elements <= limit)
     return std::nullopt;
   return formatv("the case has tensors of {0:e1} elements; up to 1.1e+09 work",
@@ -103,6 +105,9 @@ int runCheck(const Options &options) {
   spec.lengths = options.lengths;
   spec.heads = options.heads;
   spec.valueHeads = options.valueHeads;
+  spec.columns = options.columns;
+  if (spec.variant.form == Form::Rows)
+    spec.sequences = 1;
   spec.recipe = options.recipe;
   spec.seed = options.seed;
   Expected<reference::CheckResult> result = checkOnHost(*job, spec);

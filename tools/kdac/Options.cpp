@@ -206,6 +206,7 @@ void Grammar::addCheck() {
   size("--sequences", options.sequences, "sequences", 0);
   size("--heads", options.heads, "key heads", 1);
   size("--value-heads", options.valueHeads, "value heads; 0: key heads", 0);
+  size("--columns", options.columns, "form rows: D; 0: width, or 256", 0);
   sub.add_option("--seed", options.seed, "of the random inputs")
       ->capture_default_str()
       ->group("Case")

@@ -41,7 +41,8 @@ struct Options {
   std::string stage;
 
   // check
-  int64_t tokens = 300, sequences = 2, heads = 2, valueHeads = 0, seed = 42;
+  int64_t tokens = 300, sequences = 2, heads = 2, valueHeads = 0, seed = 42,
+          columns = 0;
   std::vector<int64_t> lengths;
   std::string recipe = "random";
 

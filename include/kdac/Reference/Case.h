@@ -7,6 +7,7 @@
 #include "kdac/Reference/Buffer.h"
 #include "kdac/Reference/Recipe.h"
 #include "kdac/Reference/Reference.h"
+#include "kdac/Reference/RowOps.h"
 #include "kdac/Variant/Variant.h"
 
 #include <cstddef>
@@ -30,6 +31,10 @@ struct CaseSpec {
       0;             ///< packed: tokens at the end that belong to no sequence
   int64_t heads = 1; ///< H
   int64_t valueHeads = 0; ///< HV; 0: H
+  /// Of form rows: D; 0: the variant's width, or 256. `hasInitial`,
+  /// `hasFinal` and `hasSlots` are about branch, sum and index there, and
+  /// `sequences` is 1.
+  int64_t columns = 0;
   std::string recipe = "random";
   uint64_t seed = 42;
   bool hasInitial = true; ///< h0; else null
@@ -79,6 +84,9 @@ public:
   const std::vector<int64_t> &offsets() const { return bounds; }
   int64_t heads() const { return description.heads; }
   int64_t valueHeads() const { return description.valueHeads; }
+  int64_t columns() const { return description.columns; }
+  /// Rows that form rows' gather reads from: some that are not asked for.
+  int64_t sourceRows() const { return bufferTokens + 3; }
   float scale() const { return scaleValue; }
 
   /// Program instances for slices of `vTile` columns: N * HV * ceil(V / vTile).
@@ -167,6 +175,10 @@ Case makeCase(CaseSpec spec);
 /// The operands of the oracle that read the buffers of `c`, which must outlive
 /// them: inputs are taken as stored, after rounding to their types.
 Operands operandsOf(const Case &c);
+RowOperands rowOperandsOf(const Case &c);
+
+/// The oracle's results, of any form.
+Results oracleOf(const Case &c, int threads = 0);
 
 } // namespace kdac::reference
 

@@ -71,6 +71,12 @@ struct Tolerance {
   double outRow = 0.0;
 };
 
+/// Roundings that a sum of two numbers of the type counts as. What it drops is
+/// a multiple of the smaller number's last place, so ties are common: where one
+/// bit is dropped the error is 0 or half an ulp, RMS 0.354 ulp instead of
+/// 0.289.
+constexpr double roundedSumFactor = 1.23;
+
 /// The bounds for a resolved variant of a known target.
 Tolerance toleranceOf(const Variant &variant, Difficulty difficulty);
 

@@ -15,7 +15,8 @@ namespace kdac::selftest {
 std::vector<reference::CaseSpec> casesOf(const Variant &variant, uint64_t seed,
                                          bool many = true);
 
-/// One benchmark shape: FORM:N:T:H[:HV], T a number or packed lengths a+b+c.
+/// One benchmark shape: FORM:N:T:H[:HV], T a number or packed lengths a+b+c. Of
+/// form rows: rows:1:T:D, T rows of D elements.
 struct BenchShape {
   Form form = Form::Chunk;
   int64_t sequences = 1;
@@ -27,6 +28,10 @@ struct BenchShape {
   int64_t allTokens() const;
   std::string spelled() const; ///< as parsed
 };
+
+/// True if the variant is timed on that shape: it is of its form and takes its
+/// rows.
+bool suits(const Variant &variant, const BenchShape &shape);
 
 /// Shapes separated by commas.
 StatusOr<std::vector<BenchShape>> parseShapes(const std::string &text);

@@ -1,0 +1,41 @@
+// Promises: the ops of form rows in f64, in obvious code: the oracle of their
+// kernels. Does not: know recurrences (Reference.h), or round anything.
+#ifndef KDAC_REFERENCE_ROWOPS_H
+#define KDAC_REFERENCE_ROWOPS_H
+
+#include "kdac/Reference/Reference.h"
+
+#include <string_view>
+
+namespace kdac::reference {
+
+/// Everything that a call of form rows reads. An empty Rows is an absent
+/// operand; tensors are [rows, 1, width].
+struct RowOperands {
+  RowOp op = RowOp::Norm;
+  int64_t tokens = 0;         ///< rows of the result
+  int64_t width = 1;          ///< D
+  Rows x;                     ///< of norm, add, gather
+  Rows branch;                ///< of norm and add
+  Rows weight;                ///< of norm, [1, 1, D]
+  Rows gate, up;              ///< of products
+  std::vector<int64_t> index; ///< of gather; empty: the row's own number
+  Rows scales;                ///< of combine, [tokens, 1, entries]
+  int64_t entries = 1;        ///< of combine, in index too
+  int64_t sources = 0;        ///< rows of gather's x
+  double eps = 0, beta = 1, linear = 1;
+};
+
+/// `out` is the result [tokens, D], `finalState` norm's sum, else empty.
+Results runRows(const RowOperands &operands);
+
+/// Entries of a row that cases and timed calls give combine.
+constexpr int64_t usualEntries = 8;
+
+/// What cases and timed calls pass as the scale `name` of a kernel: as f32, as
+/// kernels see it.
+float usualScale(std::string_view name);
+
+} // namespace kdac::reference
+
+#endif // KDAC_REFERENCE_ROWOPS_H

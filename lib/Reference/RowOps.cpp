@@ -1,0 +1,96 @@
+#include "kdac/Reference/RowOps.h"
+#include "kdac/Reference/Parallel.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace kdac::reference {
+
+namespace {
+
+using Vector = std::vector<double>;
+
+double sigmoid(double x) { return 1.0 / (1.0 + std::exp(-x)); }
+
+/// Row `number` of `rows`, zeros where it is absent.
+Vector rowOf(const Rows &rows, int64_t number, int64_t width) {
+  Vector row(static_cast<size_t>(width), 0.0);
+  if (rows)
+    rows(number, 0, row.data());
+  return row;
+}
+
+/// y = s / sqrt(mean(s²) + eps) weight.
+void normalise(const RowOperands &o, const Vector &s, double *out) {
+  Vector weight = rowOf(o.weight, 0, o.width);
+  double squares = 0.0;
+  for (double x : s)
+    squares += x * x;
+  double inverse =
+      1.0 / std::sqrt(squares / static_cast<double>(o.width) + o.eps);
+  for (size_t c = 0; c < s.size(); ++c)
+    out[c] = s[c] * inverse * weight[c];
+}
+
+double product(const RowOperands &o, double gate, double up) {
+  if (o.op == RowOp::Silu)
+    return gate * sigmoid(gate) * up;
+  if (o.op == RowOp::Sigmoid)
+    return sigmoid(gate) * up;
+  return o.beta * std::tanh(gate / o.beta) * sigmoid(gate) * o.linear *
+         std::tanh(up / o.linear);
+}
+
+/// The row that entry `entry` of the indices names.
+Vector picked(const RowOperands &o, int64_t entry) {
+  int64_t from = o.index.empty() ? entry : o.index[entry];
+  from = std::max<int64_t>(0, std::min(from, o.sources - 1));
+  return rowOf(o.sources ? o.x : Rows(), from, o.width);
+}
+
+void runRow(const RowOperands &o, int64_t t, double *out, double *sum) {
+  if (picksRows(o.op)) {
+    std::fill_n(out, o.width, 0.0);
+    Vector scales = rowOf(o.scales, t, o.entries);
+    for (int64_t j = 0; j < o.entries; ++j) {
+      Vector row = picked(o, t * o.entries + j);
+      double scale = o.scales ? scales[j] : 1.0;
+      for (size_t c = 0; c < row.size(); ++c)
+        out[c] += scale * row[c];
+    }
+    return;
+  }
+  bool isProduct = static_cast<bool>(o.gate);
+  Vector a = rowOf(isProduct ? o.gate : o.x, t, o.width);
+  Vector b = rowOf(isProduct ? o.up : o.branch, t, o.width);
+  for (size_t c = 0; c < a.size(); ++c)
+    out[c] = isProduct ? product(o, a[c], b[c]) : a[c] + b[c];
+  if (o.op != RowOp::Norm)
+    return;
+  std::copy_n(out, o.width, sum);
+  normalise(o, Vector(sum, sum + o.width), out);
+}
+
+} // namespace
+
+Results runRows(const RowOperands &o) {
+  Results results;
+  auto size = static_cast<size_t>(o.tokens * o.width);
+  results.out.resize(size);
+  if (o.op == RowOp::Norm)
+    results.finalState.resize(size);
+  parallelFor(o.tokens, [&](int64_t t) {
+    runRow(o, t, results.out.data() + t * o.width,
+           results.finalState.data() +
+               (results.finalState.empty() ? 0 : t * o.width));
+  });
+  return results;
+}
+
+float usualScale(std::string_view name) {
+  return name == "eps"    ? 1e-5f
+         : name == "beta" ? 4.0f
+                          : 25.0f; // linear: hybrid-model.md 2.2
+}
+
+} // namespace kdac::reference
