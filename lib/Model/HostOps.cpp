@@ -30,6 +30,10 @@ Status HostOps::prepare(const PackReader &pack) {
     if (Status s = allocate(convolved, config.kdaWidth(), 3); !s.ok())
       return s;
   }
+  auto load = [&](const PackVariant &v) { return HostKernel::load(pack, v); };
+  if (Status s = rowCalls.prepare(pack, Place(), config, Element::F32, load);
+      !s.ok())
+    return s;
   if (config.experts == 0)
     return Status::success();
   int64_t entries = limits.tokens * config.topK;
@@ -116,53 +120,51 @@ void HostOps::matmul(Rows x, const Matrix &w, Rows y) {
       isFew ? 0 : block * w.in);
 }
 
-void HostOps::rmsNorm(Rows x, const Vector &w, double eps, Rows y) {
-  parallel(x.rows, [&](int64_t i, float *) {
-    const float *from = x.row(i);
-    float *to = y.row(i);
-    float mean = squares(from, x.width) / static_cast<float>(x.width);
-    float factor = 1 / std::sqrt(mean + static_cast<float>(eps));
-    for (int64_t c = 0; c < x.width; ++c)
-      to[c] = from[c] * factor * w[static_cast<size_t>(c)];
+void HostOps::launchRows(RowOp op, int64_t width,
+                         const std::function<void(NamedCall &)> &set) {
+  if (!first.ok())
+    return;
+  RowCalls<HostKernel>::One *one = rowCalls.find(op, width);
+  if (!one)
+    return fail(Status(ErrorCode::Unsupported,
+                       "no kernel was loaded for rows of " +
+                           std::to_string(width) + " elements"));
+  set(one->call);
+  if (Status s = one->kernel.launch(pool, one->call.arguments()); !s.ok())
+    fail(s);
+}
+
+void HostOps::addNorm(Rows y, Rows x, const Vector &w, double eps,
+                      Rows normed) {
+  launchRows(RowOp::Norm, x.width, [&](NamedCall &call) {
+    setNorm(call, y, x, w.data(), eps, normed);
   });
+}
+
+void HostOps::rmsNorm(Rows x, const Vector &w, double eps, Rows y) {
+  addNorm(Rows(), x, w, eps, y);
 }
 
 void HostOps::add(Rows y, Rows x) {
-  parallel(x.rows,
-           [&](int64_t i, float *) { axpy(1, y.row(i), x.row(i), x.width); });
+  launchRows(RowOp::Add, 0, [&](NamedCall &call) { setAdd(call, x, y, x); });
 }
 
-void HostOps::copy(Rows x, Rows y) {
-  parallel(x.rows, [&](int64_t i, float *) {
-    std::copy_n(x.row(i), x.width, y.row(i));
-  });
+void HostOps::copy(Rows x, Rows y) { gather(x, nullptr, y); }
+
+void HostOps::gather(Rows x, const int32_t *index, Rows y) {
+  launchRows(RowOp::Gather, 0,
+             [&](NamedCall &call) { setGather(call, x, index, y); });
 }
 
 void HostOps::sigmoidGate(Rows gate, Rows x) {
-  parallel(x.rows, [&](int64_t i, float *) {
-    for (int64_t c = 0; c < x.width; ++c)
-      x.row(i)[c] *= sigmoid(gate.row(i)[c]);
-  });
+  launchRows(RowOp::Sigmoid, 0,
+             [&](NamedCall &call) { setProduct(call, config, gate, x, x); });
 }
 
 void HostOps::activate(Rows gate, Rows up, Rows y) {
-  auto beta = static_cast<float>(config.situBeta);
-  auto linear = static_cast<float>(config.situLinearBeta);
   bool isSitu = config.activation == Activation::Situ;
-  parallel(y.rows, [&](int64_t i, float *) {
-    const float *g = gate.row(i), *u = up.row(i);
-    float *to = y.row(i);
-    for (int64_t c = 0; c < y.width; ++c)
-      to[c] = isSitu ? beta * std::tanh(g[c] / beta) * sigmoid(g[c]) * linear *
-                           std::tanh(u[c] / linear)
-                     : g[c] * sigmoid(g[c]) * u[c];
-  });
-}
-
-void HostOps::gather(Rows x, const int32_t *index, Rows y) {
-  parallel(y.rows, [&](int64_t i, float *) {
-    std::copy_n(x.row(index[i]), y.width, y.row(i));
-  });
+  launchRows(isSitu ? RowOp::Situ : RowOp::Silu, 0,
+             [&](NamedCall &call) { setProduct(call, config, gate, up, y); });
 }
 
 void HostOps::argmax(Rows x, int32_t *best) {

@@ -4,6 +4,7 @@
 
 #include "AlignedBuffer.h"
 #include "NamedCall.h"
+#include "RowCalls.h"
 #include "kdac/Model/HostOps.h"
 #include "kdac/Runtime/Kernel.h"
 
@@ -24,6 +25,8 @@ public:
   void matmul(Rows x, const Matrix &w, Rows y) override;
   void rmsNorm(Rows x, const Vector &w, double eps, Rows y) override;
   void add(Rows y, Rows x) override;
+  void addNorm(Rows y, Rows x, const Vector &w, double eps,
+               Rows normed) override;
   void copy(Rows x, Rows y) override;
   void sigmoidGate(Rows gate, Rows x) override;
   void activate(Rows gate, Rows up, Rows y) override;
@@ -71,6 +74,9 @@ private:
     NamedCall call;
   };
   void launch(const KdaKernel &kernel);
+  /// Runs the kernel of `op` on what `set` makes of its call.
+  void launchRows(RowOp op, int64_t width,
+                  const std::function<void(NamedCall &)> &set);
 
   void attendAbsorbed(const Piece &piece, int64_t head, Rows q,
                       const Matrix &kvB, const MlaCache &cache, Rows out,
@@ -88,12 +94,13 @@ private:
   HostPool pool;
   Status first;
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
-  AlignedBuffer workspace;                ///< of the chunk kernel
-  AlignedBuffer convolved;                ///< q, k, v before it
-  AlignedBuffer gathered, gates, ups;     ///< of an expert's rows
-  std::vector<float> serial;   ///< scratch of work that one thread does
-  std::vector<int32_t> order;  ///< entries of a routing, by expert
-  std::vector<int64_t> starts; ///< [experts + 1], into `order`
+  RowCalls<HostKernel> rowCalls;
+  AlignedBuffer workspace;            ///< of the chunk kernel
+  AlignedBuffer convolved;            ///< q, k, v before it
+  AlignedBuffer gathered, gates, ups; ///< of an expert's rows
+  std::vector<float> serial;          ///< scratch of work that one thread does
+  std::vector<int32_t> order;         ///< entries of a routing, by expert
+  std::vector<int64_t> starts;        ///< [experts + 1], into `order`
 };
 
 } // namespace kdac::model

@@ -43,8 +43,8 @@ void NamedCall::size(std::string_view name, int64_t value) {
     std::memcpy(argv[static_cast<size_t>(i)], &value, sizeof value);
 }
 
-void NamedCall::scale(float value) {
-  if (int64_t i = indexOf(variant, "scale"); i >= 0)
+void NamedCall::scale(std::string_view name, float value) {
+  if (int64_t i = indexOf(variant, name); i >= 0)
     std::memcpy(argv[static_cast<size_t>(i)], &value, sizeof value);
 }
 
@@ -123,7 +123,7 @@ void setRecurrence(NamedCall &call, const ModelConfig &config,
   call.size("pool", cache.slots);
   call.size("head_pitch", matrix);
   call.size("slot_pitch", config.kdaHeads * matrix);
-  call.scale(1 / std::sqrt(static_cast<float>(config.kdaDim)));
+  call.scale("scale", 1 / std::sqrt(static_cast<float>(config.kdaDim)));
 }
 
 void setNeighbours(NamedCall &call, const ModelConfig &config,

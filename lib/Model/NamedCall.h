@@ -21,7 +21,7 @@ public:
 
   void pointer(std::string_view name, const void *value);
   void size(std::string_view name, int64_t value);
-  void scale(float value);
+  void scale(std::string_view name, float value);
 
   /// Bytes of scratch for the call as it is set.
   StatusOr<int64_t> workspaceBytes() const;

@@ -116,6 +116,10 @@ bool HostPool::run(HostEntry entry, void **args, int64_t grid,
   for (Scratch &scratch : state->scratch)
     if (!scratch.reserve(std::max<int64_t>(scratchBytes, 1)))
       return false;
+  if (grid == 1) { // waking threads takes longer than most single programs
+    entry(args, 0, 1, state->scratch.front().get());
+    return true;
+  }
   // A few pieces per thread even out unequal sequences; more would only make
   // small launches slower.
   constexpr int64_t kPieces = 8;

@@ -51,7 +51,8 @@ TEST(ModelPacks, KimiK3) {
         << target;
 }
 
-/// Every width with both gates, in both forms, in f32 with slots.
+/// Every width with both gates, in both forms, in f32 with slots; operations on
+/// rows.
 TEST(ModelPacks, KdacRun) {
   Names names;
   for (const char *dims : {"k32v32", "k64v64", "k128v128"})
@@ -60,6 +61,9 @@ TEST(ModelPacks, KdacRun) {
       names.insert("kda.chunk." + tail);
       names.insert("kda.step." + tail + ".conv4.norm-sigmoid");
     }
+  for (const char *rows : {"norm.w1024", "norm.w4096", "norm.w16384", "add",
+                           "silu", "situ", "sigmoid", "gather"})
+    names.insert(std::string("rows.") + rows + ".f32");
   EXPECT_EQ(namesOf("kdac-run.yaml", "host"), names);
 }
 

@@ -1,5 +1,6 @@
-// Promises: kernels that go over rows once: embedding, norms, activations,
-// copies. Twin: lib/Model/HostOps.cpp.
+// Promises: attention residuals, argmax, random values, and what gated MLPs do
+// behind a product. Twin: lib/Model/HostOps.cpp. Does not: what a pack's kernels
+// of form rows do (RowCalls.h).
 #ifndef KDAC_LIB_MODEL_GPU_ELEMENTWISE_CUH
 #define KDAC_LIB_MODEL_GPU_ELEMENTWISE_CUH
 
@@ -7,92 +8,12 @@
 
 namespace kdac::model::gpu {
 
-template <typename T>
-DEVICE void embed(const int *tokens, const T *table, T *y, int stride,
-                  int width) {
-  const T *from = table + int64_t(tokens[blockX()]) * width;
-  T *to = y + int64_t(blockX()) * stride;
-  for (int c = thread(); c < width; c += threads())
-    to[c] = from[c];
-}
-
-constexpr int normEights = 2; ///< that a thread keeps
-
-/// x += branch where there is one; y = norm(x). Widths are multiples of 8.
-template <typename T>
-DEVICE void normRow(const T *branch, T *x, const float *w, float eps, T *y,
-                    int width) {
-  Eight<T> kept[normEights];
-  float sum = 0;
-#pragma unroll
-  for (int i = 0; i < normEights; ++i) {
-    int c = (i * threads() + thread()) * 8;
-    if (c >= width)
-      continue;
-    kept[i] = loadEight(x + c);
-    if (branch) {
-      // The stream is what is stored: the norm sees its rounding.
-      Eight<T> other = loadEight(branch + c);
-      kept[i] = roundEight<T>([&](int e) { return kept[i][e] + other[e]; });
-      *reinterpret_cast<Eight<T> *>(x + c) = kept[i];
-    }
-#pragma unroll
-    for (int e = 0; e < 8; ++e)
-      sum += kept[i][e] * kept[i][e];
-  }
-  float factor = rsqrt(blockSum(sum) / static_cast<float>(width) + eps);
-#pragma unroll
-  for (int i = 0; i < normEights; ++i) {
-    int c = (i * threads() + thread()) * 8;
-    if (c >= width)
-      continue;
-    Eight<float> weight = loadEight(w + c);
-    *reinterpret_cast<Eight<T> *>(y + c) =
-        roundEight<T>([&](int e) { return kept[i][e] * factor * weight[e]; });
-  }
-}
-
-template <typename T>
-DEVICE void addRows(const T *y, int yStride, T *x, int xStride, int width) {
-  const T *from = y + int64_t(blockX()) * yStride;
-  T *to = x + int64_t(blockX()) * xStride;
-  for (int c = thread(); c < width; c += threads())
-    store(to + c, load(to + c) + load(from + c));
-}
-
-template <typename T>
-DEVICE void gatherRows(const int *index, const T *x, int xStride, T *y,
-                       int yStride, int width) {
-  int64_t row = index ? index[blockX()] : blockX();
-  for (int c = thread(); c < width; c += threads())
-    y[int64_t(blockX()) * yStride + c] = x[row * xStride + c];
-}
-
-template <typename T>
-DEVICE void gateRows(const T *gate, int gateStride, T *x, int xStride,
-                     int width) {
-  const T *from = gate + int64_t(blockX()) * gateStride;
-  T *to = x + int64_t(blockX()) * xStride;
-  for (int c = thread(); c < width; c += threads())
-    store(to + c, load(to + c) * sigmoid(load(from + c)));
-}
-
 /// hybrid-model.md 1.6 and 2.2.
 DEVICE float activated(const ActivationArgs &a, float gate, float up) {
   if (a.isSitu)
     return a.beta * tanh(gate / a.beta) * sigmoid(gate) * a.linear *
            tanh(up / a.linear);
   return gate * sigmoid(gate) * up;
-}
-
-template <typename T>
-DEVICE void activateRows(const ActivationArgs &a, const T *gate, int gateStride,
-                         const T *up, int upStride, T *y, int yStride,
-                         int width) {
-  int64_t row = blockX();
-  for (int c = thread(); c < width; c += threads())
-    store(y + row * yStride + c, activated(a, load(gate + row * gateStride + c),
-                                           load(up + row * upStride + c)));
 }
 
 /// The larger value, the smaller index of equals; NaN is below everything.
@@ -163,40 +84,6 @@ DEVICE void mixRow(const Bank &bank, int stride, const float *query, float eps,
 }
 
 #define KDAC_ELEMENTWISE(T, suffix)                                            \
-  KERNEL void embed_##suffix(const int *tokens, const T *table, T *y,          \
-                             int stride, int width) {                          \
-    beginKernel();                                                             \
-    embed(tokens, table, y, stride, width);                                    \
-  }                                                                            \
-  KERNEL void norm_##suffix(const T *branch, int branchStride, T *x,           \
-                            int xStride, const float *w, float eps, T *y,      \
-                            int yStride, int width) {                          \
-    beginKernel();                                                             \
-    int64_t row = blockX();                                                    \
-    normRow(branch ? branch + row * branchStride : nullptr, x + row * xStride, \
-            w, eps, y + row * yStride, width);                                 \
-  }                                                                            \
-  KERNEL void add_##suffix(const T *y, int yStride, T *x, int xStride,         \
-                           int width) {                                        \
-    beginKernel();                                                             \
-    addRows(y, yStride, x, xStride, width);                                    \
-  }                                                                            \
-  KERNEL void gather_##suffix(const int *index, const T *x, int xStride, T *y, \
-                              int yStride, int width) {                        \
-    beginKernel();                                                             \
-    gatherRows(index, x, xStride, y, yStride, width);                          \
-  }                                                                            \
-  KERNEL void gate_##suffix(const T *gate, int gateStride, T *x, int xStride,  \
-                            int width) {                                       \
-    beginKernel();                                                             \
-    gateRows(gate, gateStride, x, xStride, width);                             \
-  }                                                                            \
-  KERNEL void activate_##suffix(ActivationArgs a, const T *gate,               \
-                                int gateStride, const T *up, int upStride,     \
-                                T *y, int yStride, int width) {                \
-    beginKernel();                                                             \
-    activateRows(a, gate, gateStride, up, upStride, y, yStride, width);        \
-  }                                                                            \
   KERNEL void mix_##suffix(Bank bank, int stride, const float *query,          \
                            float eps, T *y, int yStride, int width) {          \
     beginKernel();                                                             \

@@ -96,10 +96,10 @@ void GpuOps::expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
   g.n = g.cStride = static_cast<int>(base.down.out);
   g.order = nullptr;
   gemm(g, false);
-  launch(typed("combine_f32", "combine_bf16"), {{x.rows, 1, 1}, 256},
-         routing.weight, scratch.place, static_cast<int>(routing.topK),
-         scratch.parts, g.cStride, y.data, static_cast<int>(y.stride),
-         static_cast<int>(y.width));
+  Rows parts = {scratch.parts, entries, y.width, g.cStride, limits.type};
+  launchRows(RowOp::Combine, 0, [&](NamedCall &call) {
+    setCombine(call, parts, scratch.place, routing.weight, routing.topK, y);
+  });
 }
 
 constexpr int64_t directRows = 16; // so few hardly share experts

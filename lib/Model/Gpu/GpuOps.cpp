@@ -48,9 +48,6 @@ Status GpuOps::checkConfig() const {
     return s;
   if (Status s = most("expert groups", c.groups, 32); !s.ok())
     return s;
-  for (int64_t width : {c.hidden, c.queryRank, c.expertInput})
-    if (Status s = most("width of a norm", width, 8192); !s.ok())
-      return s;
   int64_t bank = c.residualBlock == 0
                      ? 0
                      : (c.layers() + c.residualBlock - 1) / c.residualBlock;
@@ -71,6 +68,14 @@ Status GpuOps::prepare(const PackReader &pack) {
       if (isStep || limits.type != Element::F32)
         if (Status s = loadKernel(pack, isStep); !s.ok())
           return s;
+  const Device &device = gpu->device();
+  auto load = [&](const PackVariant &v) {
+    return GpuKernel::load(device, pack, v);
+  };
+  if (Status s = rowCalls.prepare(pack, Place{&device.info()}, config,
+                                  limits.type, load);
+      !s.ok())
+    return s;
   if (limits.type == Element::BF16 && limits.usesBlas) {
     Device::Scope scope(gpu->device());
     StatusOr<std::unique_ptr<CublasLt>> loaded = CublasLt::load();
@@ -210,8 +215,9 @@ void GpuOps::end() {
 }
 
 void GpuOps::embed(const int32_t *tokens, const Matrix &table, Rows y) {
-  launch(typed("embed_f32", "embed_bf16"), {{y.rows, 1, 1}}, tokens, table.data,
-         y.data, static_cast<int>(y.stride), static_cast<int>(y.width));
+  Rows rows = {const_cast<void *>(table.data), table.out, table.in, table.in,
+               limits.type};
+  gather(rows, tokens, y);
 }
 
 /// Rows of few products at a time stay in registers.
@@ -305,15 +311,10 @@ static int rowThreads(int64_t width) {
   return static_cast<int>(std::clamp<int64_t>((width + 31) / 32 * 32, 32, 512));
 }
 
-/// Threads of a block that takes eight columns at a time.
-static int eightThreads(int64_t width) { return rowThreads(width / 8); }
-
 void GpuOps::addNorm(Rows y, Rows x, const Vector &w, double eps, Rows normed) {
-  launch(typed("norm_f32", "norm_bf16"),
-         {{x.rows, 1, 1}, eightThreads(x.width)}, y.data,
-         static_cast<int>(y.stride), x.data, static_cast<int>(x.stride),
-         w.device, static_cast<float>(eps), normed.data,
-         static_cast<int>(normed.stride), static_cast<int>(x.width));
+  launchRows(RowOp::Norm, x.width, [&](NamedCall &call) {
+    setNorm(call, y, x, w.device, eps, normed);
+  });
 }
 
 void GpuOps::rmsNorm(Rows x, const Vector &w, double eps, Rows y) {
@@ -321,24 +322,19 @@ void GpuOps::rmsNorm(Rows x, const Vector &w, double eps, Rows y) {
 }
 
 void GpuOps::add(Rows y, Rows x) {
-  launch(typed("add_f32", "add_bf16"), {{x.rows, 1, 1}, rowThreads(x.width)},
-         y.data, static_cast<int>(y.stride), x.data, static_cast<int>(x.stride),
-         static_cast<int>(x.width));
+  launchRows(RowOp::Add, 0, [&](NamedCall &call) { setAdd(call, x, y, x); });
 }
 
 void GpuOps::gather(Rows x, const int32_t *index, Rows y) {
-  launch(typed("gather_f32", "gather_bf16"),
-         {{y.rows, 1, 1}, rowThreads(y.width)}, index, x.data,
-         static_cast<int>(x.stride), y.data, static_cast<int>(y.stride),
-         static_cast<int>(y.width));
+  launchRows(RowOp::Gather, 0,
+             [&](NamedCall &call) { setGather(call, x, index, y); });
 }
 
 void GpuOps::copy(Rows x, Rows y) { gather(x, nullptr, y); }
 
 void GpuOps::sigmoidGate(Rows gate, Rows x) {
-  launch(typed("gate_f32", "gate_bf16"), {{x.rows, 1, 1}, rowThreads(x.width)},
-         gate.data, static_cast<int>(gate.stride), x.data,
-         static_cast<int>(x.stride), static_cast<int>(x.width));
+  launchRows(RowOp::Sigmoid, 0,
+             [&](NamedCall &call) { setProduct(call, config, gate, x, x); });
 }
 
 gpu::ActivationArgs GpuOps::activation() const {
@@ -348,10 +344,9 @@ gpu::ActivationArgs GpuOps::activation() const {
 }
 
 void GpuOps::activate(Rows gate, Rows up, Rows y) {
-  launch(typed("activate_f32", "activate_bf16"),
-         {{y.rows, 1, 1}, rowThreads(y.width)}, activation(), gate.data,
-         static_cast<int>(gate.stride), up.data, static_cast<int>(up.stride),
-         y.data, static_cast<int>(y.stride), static_cast<int>(y.width));
+  bool isSitu = config.activation == Activation::Situ;
+  launchRows(isSitu ? RowOp::Situ : RowOp::Silu, 0,
+             [&](NamedCall &call) { setProduct(call, config, gate, up, y); });
 }
 
 void GpuOps::argmax(Rows x, int32_t *best) {

@@ -3,6 +3,7 @@
 #define KDAC_LIB_MODEL_GPU_GPUOPS_H
 
 #include "../NamedCall.h"
+#include "../RowCalls.h"
 #include "Args.h"
 #include "CublasLt.h"
 #include "Gpu.h"
@@ -107,6 +108,20 @@ private:
   const char *typed(const char *f32, const char *bf16) const {
     return limits.type == Element::F32 ? f32 : bf16;
   }
+  /// Enqueues the kernel of `op` on what `set` makes of its call.
+  template <typename Set> void launchRows(RowOp op, int64_t width, Set set) {
+    if (!first.ok())
+      return;
+    RowCalls<GpuKernel>::One *one = rowCalls.find(op, width);
+    if (!one)
+      return keep(Status(ErrorCode::Unsupported,
+                         "no kernel was loaded for rows of " +
+                             std::to_string(width) + " elements"));
+    set(one->call);
+    // It waits for the kernel before it, whose writes are its inputs.
+    keep(one->kernel.launch(gpu->stream(), one->call.arguments(),
+                            /*overlap=*/true));
+  }
   void fewRows(const Product *list, int64_t count);
   void manyRows(const Product &p);
   /// The kernels of Gemm.cuh.
@@ -134,6 +149,7 @@ private:
   GpuLimits limits;
   Status first;
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
+  RowCalls<GpuKernel> rowCalls;
   int64_t workspaceBytes = 0;
   CallLayout layout;
   Scratch scratch;

@@ -290,25 +290,6 @@ DEVICE void listTiles(const int *starts, int experts, int tileRows, int tiles,
     tile[2 * t] = -1;
 }
 
-/// y = Σ_j weight_j part[place_j].
-template <typename T>
-DEVICE void combine(const float *weight, const int *place, int topK,
-                    const T *part, int partStride, T *y, int yStride,
-                    int width) {
-  int64_t row = blockX();
-  for (int c = thread() * 2; c < width; c += threads() * 2) {
-    float a = 0, b = 0;
-    for (int j = 0; j < topK; ++j) {
-      float w = weight[row * topK + j];
-      const T *from = part + int64_t(place[row * topK + j]) * partStride + c;
-      a += w * load(from);
-      b += w * load(from + 1);
-    }
-    store(y + row * yStride + c, a);
-    store(y + row * yStride + c + 1, b);
-  }
-}
-
 KERNEL BOUNDS(32, 1) void route_rows8(RouteArgs a) {
   beginKernel();
   route<8>(a);
@@ -334,12 +315,6 @@ KERNEL BOUNDS(256, 1) void list_tiles(const int *starts, int experts,
   }                                                                            \
   KERNEL BOUNDS(512, 2) void experts_out_##suffix(DirectArgs d) {              \
     expertsOut<T>(d);                                                          \
-  }                                                                            \
-  KERNEL void combine_##suffix(const float *weight, const int *place,          \
-                               int topK, const T *part, int partStride, T *y,  \
-                               int yStride, int width) {                       \
-    beginKernel();                                                             \
-    combine(weight, place, topK, part, partStride, y, yStride, width);         \
   }
 KDAC_MOE(float, f32)
 KDAC_MOE(bf16, bf16)

@@ -1,0 +1,84 @@
+#include "RowCalls.h"
+
+#include <algorithm>
+
+namespace kdac::model {
+
+StatusOr<const PackVariant *> selectRows(const PackReader &pack,
+                                         const Place &place, RowOp op,
+                                         Element type, int64_t width) {
+  DType dtype = type == Element::F32 ? DType::F32 : DType::BF16;
+  Request request;
+  request.options = {{"form", "rows"},
+                     {"rows", std::string(spell(op))},
+                     {"dtype", std::string(spell(dtype))}};
+  if (op == RowOp::Norm) {
+    int64_t best = width; // which none may have: the error lists what there is
+    bool isFound = false;
+    for (const PackVariant &v : pack.manifest().variants) {
+      bool fits = v.variant.rows == op && v.variant.dtype == dtype &&
+                  v.variant.width >= width &&
+                  place.fit(pack.manifest(), v.launches.front()) > 0;
+      if (!fits)
+        continue;
+      best = isFound ? std::min(best, v.variant.width) : v.variant.width;
+      isFound = true;
+    }
+    request.options.emplace_back("width", std::to_string(best));
+  }
+  return selectVariant(pack, place, request);
+}
+
+/// Pointer and stride of a tensor.
+static void setRows(NamedCall &call, const std::string &name, Rows rows) {
+  call.pointer(name, rows.data);
+  call.size(name + "_stride", rows.stride);
+}
+
+/// The result and its shape.
+static void setResult(NamedCall &call, Rows y) {
+  setRows(call, "out", y);
+  call.size("T", y.rows);
+  call.size("D", y.width);
+}
+
+void setNorm(NamedCall &call, Rows branch, Rows x, const void *weight,
+             double eps, Rows y) {
+  setRows(call, "x", x);
+  setRows(call, "branch", branch);
+  setRows(call, "sum", branch.data ? x : Rows());
+  setResult(call, y);
+  call.pointer("weight", weight);
+  call.scale("eps", static_cast<float>(eps));
+}
+
+void setAdd(NamedCall &call, Rows x, Rows branch, Rows y) {
+  setRows(call, "x", x);
+  setRows(call, "branch", branch);
+  setResult(call, y);
+}
+
+void setProduct(NamedCall &call, const ModelConfig &config, Rows gate, Rows up,
+                Rows y) {
+  setRows(call, "gate", gate);
+  setRows(call, "up", up);
+  setResult(call, y);
+  call.scale("beta", static_cast<float>(config.situBeta));
+  call.scale("linear", static_cast<float>(config.situLinearBeta));
+}
+
+void setGather(NamedCall &call, Rows x, const int32_t *index, Rows y) {
+  setRows(call, "x", x);
+  call.pointer("index", index);
+  call.size("R", x.rows);
+  setResult(call, y);
+}
+
+void setCombine(NamedCall &call, Rows x, const int32_t *index,
+                const float *weight, int64_t entries, Rows y) {
+  setGather(call, x, index, y);
+  call.pointer("scales", weight);
+  call.size("E", entries);
+}
+
+} // namespace kdac::model

@@ -1,0 +1,92 @@
+// Promises: calls of a pack's kernels of form rows (norms, products with a
+// gate, sums, copies) on activations, for host and GPU alike. Does not: launch.
+#ifndef KDAC_LIB_MODEL_ROWCALLS_H
+#define KDAC_LIB_MODEL_ROWCALLS_H
+
+#include "NamedCall.h"
+
+#include <map>
+#include <memory>
+
+namespace kdac::model {
+
+/// The variant of `pack` for the operation on rows of `type`; of norms the one
+/// that takes rows of `width` elements and hardly longer ones.
+StatusOr<const PackVariant *> selectRows(const PackReader &pack,
+                                         const Place &place, RowOp op,
+                                         Element type, int64_t width = 0);
+
+/// The kernels of one machine, a GpuKernel or HostKernel each. `launch` runs
+/// one on its call.
+template <typename Kernel> class RowCalls {
+public:
+  struct One {
+    explicit One(Kernel k) : kernel(std::move(k)), call(kernel.variant()) {}
+    Kernel kernel;
+    NamedCall call;
+  };
+
+  /// Loads what layers of `config` need; `load` makes a kernel of a variant.
+  template <typename Load>
+  Status prepare(const PackReader &pack, const Place &place,
+                 const ModelConfig &config, Element type, Load load) {
+    auto add = [&](RowOp op, int64_t width) {
+      StatusOr<const PackVariant *> variant =
+          selectRows(pack, place, op, type, width);
+      if (!variant.ok())
+        return variant.status();
+      std::unique_ptr<One> &one = kernels[{op, (*variant)->variant.width}];
+      if (one)
+        return Status::success();
+      StatusOr<Kernel> kernel = load(**variant);
+      if (kernel.ok())
+        one = std::make_unique<One>(std::move(*kernel));
+      return kernel.status();
+    };
+    RowOp gated =
+        config.activation == Activation::Situ ? RowOp::Situ : RowOp::Silu;
+    for (RowOp op : {RowOp::Add, RowOp::Sigmoid, RowOp::Gather, gated})
+      if (Status s = add(op, 0); !s.ok())
+        return s;
+    if (config.experts > 0 && place.gpu) // the host goes expert by expert
+      if (Status s = add(RowOp::Combine, 0); !s.ok())
+        return s;
+    for (int64_t width : {config.hidden, config.queryRank, config.expertInput})
+      if (width > 0)
+        if (Status s = add(RowOp::Norm, width); !s.ok())
+          return s;
+    return Status::success();
+  }
+
+  /// The kernel of `op`, of norms for rows of `width`; null if there is none.
+  One *find(RowOp op, int64_t width = 0) {
+    auto found = kernels.lower_bound({op, width});
+    return found == kernels.end() || found->first.first != op
+               ? nullptr
+               : found->second.get();
+  }
+
+private:
+  std::map<std::pair<RowOp, int64_t>, std::unique_ptr<One>> kernels;
+};
+
+/// sum = x + branch, y = rmsNorm(sum); `branch` may have no data, and then sum
+/// is not written.
+void setNorm(NamedCall &call, Rows branch, Rows x, const void *weight,
+             double eps, Rows y);
+/// y = x + branch.
+void setAdd(NamedCall &call, Rows x, Rows branch, Rows y);
+/// y = act(gate) up; the scales of the config's SiTU are set where the kernel
+/// has them.
+void setProduct(NamedCall &call, const ModelConfig &config, Rows gate, Rows up,
+                Rows y);
+/// y[i] = x[index[i]]; null: x[i].
+void setGather(NamedCall &call, Rows x, const int32_t *index, Rows y);
+
+/// y[i] = sum over j of weight[i, j] x[index[i, j]], `entries` of each row.
+void setCombine(NamedCall &call, Rows x, const int32_t *index,
+                const float *weight, int64_t entries, Rows y);
+
+} // namespace kdac::model
+
+#endif // KDAC_LIB_MODEL_ROWCALLS_H
