@@ -98,7 +98,8 @@ def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
     iterations of a loop take in turn. `panels`: in shared memory as wgmma reads
     it, panels of 64 columns of a 16-bit type `pitch` bytes apart, each with rows
     of 128 bytes whose 16-byte unit u of row r stands at u xor (r mod 8). `staged`:
-    on its way to registers, each thread's elements in pieces of 16 bytes from byte
+    distributed, but loaded as late as can be; between the iterations of a loop
+    that carries it each thread's elements wait in pieces of 16 bytes from byte
     `offset` on, a piece of every thread in turn. Buffers
     of a ring are `stride` bytes apart where that is not 0.
   }];

@@ -2,7 +2,6 @@
 // vectors: several at a time, with all their loads before anything waits.
 #include "GpuLowering.h"
 
-#include "llvm/ADT/MapVector.h"
 #include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
@@ -67,11 +66,12 @@ Group GpuLowering::groupOf(const Shares &shares, int64_t part) {
   return group;
 }
 
-/// Emits `body` for the threads of part `part`.
-void GpuLowering::forPart(const Shares &shares, int64_t part,
+/// Emits `body` for the threads of part `part`; surplus ones repeat others'
+/// work unless all work is to be done once.
+void GpuLowering::forPart(const Shares &shares, int64_t part, bool once,
                           llvm::function_ref<void(const Group &)> body) {
   OpBuilder::InsertionGuard guard(b);
-  if (shares.parts > 1) {
+  if (shares.parts > 1 || (once && shares.lanes < threads)) {
     Value inside = arith::CmpIOp::create(b, arith::CmpIPredicate::ult,
                                          b.add(thread, -part * shares.lanes),
                                          b.i32(shares.lanes));
@@ -98,7 +98,8 @@ bool GpuLowering::mayOvertake(Operation *op) const {
   if (op->hasTrait<OpTrait::IsTerminator>() || op->getNumRegions() > 0)
     return false;
   if (auto load = dyn_cast<tile::LoadOp>(op);
-      load && !storeBatch.empty() && isWritten(load.getRef()))
+      load && !(storeBatch.empty() && storesBehind.empty()) &&
+      isWritten(load.getRef()))
     return false;
   if (op->getNumResults() == 1 && isTile(op->getResult(0)))
     return home(op->getResult(0)) == tile::Home::Inline;
@@ -132,6 +133,10 @@ bool GpuLowering::joinsBatch(Operation *op) {
   auto store = dyn_cast<tile::StoreOp>(op);
   if (store && tileType(store.getValue()).getRank() == 1 &&
       !hasRegisterLeaf(store.getValue())) {
+    if (Operation *maker = makerOf(store)) {
+      storesBehind[maker].push_back(store);
+      return true;
+    }
     if (!vectorBatch.empty())
       flushBatches();
     storeBatch.push_back(store);
@@ -142,11 +147,39 @@ bool GpuLowering::joinsBatch(Operation *op) {
   return false;
 }
 
+/// Of the vectors in the batch the one that is made of all that `store` writes.
+Operation *GpuLowering::makerOf(tile::StoreOp store) const {
+  SetVector<tile::LoadOp> stored;
+  loadLeaves(store.getValue(), stored);
+  for (Operation *op : vectorBatch) {
+    SetVector<tile::LoadOp> loads;
+    for (Value operand : op->getOperands())
+      loadLeaves(operand, loads);
+    if (!stored.empty() && llvm::all_of(stored, [&](tile::LoadOp load) {
+          return loads.contains(load);
+        }))
+      return op;
+  }
+  return nullptr;
+}
+
 void GpuLowering::flushBatches() {
   if (!vectorBatch.empty())
     makeVectors(std::exchange(vectorBatch, {}));
   if (!storeBatch.empty())
     storeVectors(std::exchange(storeBatch, {}));
+}
+
+/// The condition without which none of the stores happens, or null.
+static Value commonGuard(ArrayRef<tile::StoreOp> ops) {
+  Value condition;
+  for (tile::StoreOp op : ops) {
+    auto guard = op.getRef().getDefiningOp<tile::GuardOp>();
+    if (!guard || (condition && guard.getCondition() != condition))
+      return {};
+    condition = guard.getCondition();
+  }
+  return condition;
 }
 
 /// Sorts `ops` by the size of their vectors and gives each size its shares;
@@ -172,9 +205,12 @@ void GpuLowering::makeVectors(ArrayRef<Operation *> ops) {
   auto resultOf = [](Operation *op) -> Value { return op->getResult(0); };
   auto divided = divide<Operation *>(
       ops, resultOf, [](auto some) -> int64_t { return some.size(); });
+  auto behind = std::exchange(storesBehind, {});
   if (!divided) {
     for (Operation *op : ops)
       materialise(op, op->getResult(0));
+    for (auto &[op, stores] : behind)
+      storeBehind(stores);
     return;
   }
   SmallVector<Range> reads, writes;
@@ -183,11 +219,15 @@ void GpuLowering::makeVectors(ArrayRef<Operation *> ops) {
     writes.push_back(range(op->getResult(0)));
   }
   access(reads, writes);
+  // What a thread asks for beside its first loads comes behind them.
+  auto prefetches = std::exchange(heldPrefetches, {});
   using Work = SmallVector<std::pair<Operation *, Group>>;
   auto make = [&](const Work &work) {
     for (auto &[op, group] : work)
       for (Value operand : op->getOperands())
         startLoads(operand, group);
+    for (tile::PrefetchOp prefetch : prefetches)
+      lowerPrefetch(prefetch);
     SmallVector<Values> made;
     for (auto &[op, group] : work) {
       Value source = roundedSource(op->getResult(0));
@@ -196,24 +236,65 @@ void GpuLowering::makeVectors(ArrayRef<Operation *> ops) {
     }
     for (auto [item, elements] : llvm::zip(work, made))
       storeShared(item.first->getResult(0), item.second, elements);
+    for (auto &[op, group] : work)
+      storeBehind(behind.lookup(op), group);
   };
-  // What needs no branch is one piece of work for every thread.
+  // What needs no branch is one piece of work for every thread. Surplus threads
+  // may read what another has replaced by then.
   Work common;
+  SmallVector<tile::StoreOp> late;
   memo.clear();
   for (auto &[shares, some] : *divided)
-    if (shares.parts == 1)
-      for (Operation *op : some)
+    for (Operation *op : some) {
+      if (shares.parts == 1)
         common.push_back({op, groupOf(shares, 0)});
-  make(common);
+      if (shares.parts == 1 && shares.lanes < threads)
+        llvm::append_range(late, std::exchange(behind[op], {}));
+    }
+  if (!common.empty()) {
+    make(common);
+    prefetches.clear();
+  }
   for (auto &[shares, some] : *divided)
     for (int64_t part = 0; shares.parts > 1 && part < shares.parts; ++part)
-      forPart(shares, part, [&, &shares = shares, &some = some](Group group) {
-        Work mine;
-        for (size_t i = part; i < some.size(); i += shares.parts)
-          mine.push_back({some[i], group});
-        make(mine);
-      });
+      forPart(shares, part, false,
+              [&, &shares = shares, &some = some](Group group) {
+                Work mine;
+                for (size_t i = part; i < some.size(); i += shares.parts)
+                  mine.push_back({some[i], group});
+                make(mine);
+                if (part + 1 == shares.parts)
+                  prefetches.clear();
+              });
   memo.clear();
+  storeBehind(late);
+}
+
+/// Stores of what a vector was made of, by the threads that made it: nobody else
+/// reads those channels.
+void GpuLowering::storeBehind(ArrayRef<tile::StoreOp> stores,
+                              const Group &group) {
+  llvm::MapVector<Value, SmallVector<tile::StoreOp>> sorted;
+  for (tile::StoreOp store : stores)
+    sorted[commonGuard(store)].push_back(store);
+  for (auto &[condition, some] : sorted) {
+    OpBuilder::InsertionGuard guard(b);
+    if (condition) {
+      auto branch = scf::IfOp::create(b, scalars.lookup(condition), false);
+      b.setInsertionPointToStart(branch.thenBlock());
+    }
+    for (tile::StoreOp store : some)
+      storeVector(store, group,
+                  evaluate(roundedSource(store.getValue()), group));
+  }
+}
+
+/// The same by any threads, once all have read.
+void GpuLowering::storeBehind(ArrayRef<tile::StoreOp> stores) {
+  if (stores.empty())
+    return;
+  synchronise();
+  storeVectors(stores);
 }
 
 static Value argumentOf(tile::StoreOp op) {
@@ -230,18 +311,6 @@ byArgument(ArrayRef<tile::StoreOp> ops) {
   for (tile::StoreOp op : ops)
     arguments[argumentOf(op)].push_back(op);
   return arguments;
-}
-
-/// The condition without which none of the stores happens, or null.
-static Value commonGuard(ArrayRef<tile::StoreOp> ops) {
-  Value condition;
-  for (tile::StoreOp op : ops) {
-    auto guard = op.getRef().getDefiningOp<tile::GuardOp>();
-    if (!guard || (condition && guard.getCondition() != condition))
-      return {};
-    condition = guard.getCondition();
-  }
-  return condition;
 }
 
 void GpuLowering::storeVectors(ArrayRef<tile::StoreOp> ops) {
@@ -278,19 +347,27 @@ void GpuLowering::storeDivided(
     ArrayRef<std::pair<Shares, SmallVector<tile::StoreOp>>> all) {
   for (auto &[shares, some] : all) {
     auto arguments = byArgument(some);
+    bool readsWritten = llvm::any_of(some, [&](tile::StoreOp op) {
+      SetVector<tile::LoadOp> loads;
+      loadLeaves(op.getValue(), loads);
+      return llvm::any_of(
+          loads, [&](tile::LoadOp load) { return isWritten(load.getRef()); });
+    });
     for (int64_t part = 0; part < shares.parts; ++part)
-      forPart(shares, part, [&, &shares = shares](const Group &group) {
-        SmallVector<tile::StoreOp> mine;
-        for (size_t i = part; i < arguments.size(); i += shares.parts)
-          mine.append(arguments.getArrayRef()[i].second);
-        for (tile::StoreOp op : mine)
-          startLoads(roundedSource(op.getValue()), group);
-        SmallVector<Values> elements;
-        for (tile::StoreOp op : mine)
-          elements.push_back(evaluate(roundedSource(op.getValue()), group));
-        for (auto [op, values] : llvm::zip(mine, elements))
-          storeVector(op, group, values);
-      });
+      forPart(shares, part, readsWritten,
+              [&, &shares = shares](const Group &group) {
+                SmallVector<tile::StoreOp> mine;
+                for (size_t i = part; i < arguments.size(); i += shares.parts)
+                  mine.append(arguments.getArrayRef()[i].second);
+                for (tile::StoreOp op : mine)
+                  startLoads(roundedSource(op.getValue()), group);
+                SmallVector<Values> elements;
+                for (tile::StoreOp op : mine)
+                  elements.push_back(
+                      evaluate(roundedSource(op.getValue()), group));
+                for (auto [op, values] : llvm::zip(mine, elements))
+                  storeVector(op, group, values);
+              });
   }
 }
 

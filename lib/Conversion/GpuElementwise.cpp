@@ -555,11 +555,7 @@ GpuLowering::Values GpuLowering::evaluate(Value value, const Group &group) {
     llvm_unreachable("panels are read as fragments, which are remembered");
   Values result =
       where == tile::Home::Shared ? loadShared(value, group)
-      : where == tile::Home::Staged
-          ? b.load(pieceAddress(value.getDefiningOp<tile::LoadOp>(),
-                                group.slot / group.width),
-                   tileType(value).getElementType(), group.width, 16)
-          : evaluateOp(value.getDefiningOp(), group);
+                                  : evaluateOp(value.getDefiningOp(), group);
   memo[key] = result;
   return result;
 }

@@ -8,6 +8,7 @@
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/IRMapping.h"
+#include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
 
 #include <functional>
@@ -66,6 +67,7 @@ private:
                                 mlir::scf::ForOp loop, Value number);
   mlir::LogicalResult lowerFirstHead(llvm::ArrayRef<mlir::Operation *> head,
                                      mlir::scf::ForOp loop);
+  mlir::LogicalResult locateAnew(mlir::scf::ForOp loop);
   mlir::LogicalResult lowerNextHead(llvm::ArrayRef<mlir::Operation *> head,
                                     mlir::scf::ForOp loop, Value number,
                                     Values &carried);
@@ -84,7 +86,6 @@ private:
   void startCopies(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
                    Value number);
   void startCopy(tile::LoadOp op, Value slot);
-  void startStaging(tile::LoadOp op);
   Value pieceAddress(tile::LoadOp staged, int64_t number);
   /// Vectors that cannot be copied: one element per thread of iteration
   /// `number`, to be stored when it begins.
@@ -137,12 +138,15 @@ private:
   divide(llvm::ArrayRef<Op> ops, llvm::function_ref<Value(Op)> vectorOf,
          llvm::function_ref<int64_t(llvm::ArrayRef<Op>)> count) const;
   Group groupOf(const Shares &shares, int64_t part);
-  void forPart(const Shares &shares, int64_t part,
+  void forPart(const Shares &shares, int64_t part, bool once,
                llvm::function_ref<void(const Group &)> body);
   bool isMadeOnce(mlir::Operation *op) const;
   bool mayOvertake(mlir::Operation *op) const;
   void startLoads(Value value, const Group &group);
   void makeVectors(llvm::ArrayRef<mlir::Operation *> ops);
+  mlir::Operation *makerOf(tile::StoreOp store) const;
+  void storeBehind(llvm::ArrayRef<tile::StoreOp> stores, const Group &group);
+  void storeBehind(llvm::ArrayRef<tile::StoreOp> stores);
   void storeVectors(llvm::ArrayRef<tile::StoreOp> ops);
   void storeDivided(
       llvm::ArrayRef<std::pair<Shares, llvm::SmallVector<tile::StoreOp>>> all);
@@ -320,6 +324,9 @@ private:
   bool waits = false;      ///< the wait for kernels ahead is still to come
   llvm::SmallVector<mlir::Operation *> vectorBatch; ///< at most one of the two
   llvm::SmallVector<tile::StoreOp> storeBatch;      ///< has members
+  /// Stores of what vectors of the batch are made of.
+  llvm::MapVector<mlir::Operation *, llvm::SmallVector<tile::StoreOp>>
+      storesBehind;
   llvm::SmallVector<tile::PrefetchOp> heldPrefetches;
   Value sharedBase, thread, lane, warp, block;
   int64_t threads = 0, warps = 0;

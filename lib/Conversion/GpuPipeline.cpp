@@ -48,25 +48,11 @@ void GpuLowering::startCopy(tile::LoadOp op, Value slot) {
   }
 }
 
-/// Where a thread keeps 16-byte piece `number` of a staged tile: beside the
-/// same piece of the other threads.
+/// Where a thread keeps 16-byte piece `number` of a staged tile between tokens:
+/// beside the same piece of the other threads.
 Value GpuLowering::pieceAddress(tile::LoadOp staged, int64_t number) {
   return b.bytes(sharedBase, b.mul(thread, 16),
                  place(staged.getResult()).getOffset() + number * threads * 16);
-}
-
-/// Each thread copies its own elements, and needs no barrier to read them.
-void GpuLowering::startStaging(tile::LoadOp op) {
-  auto type = op.getResult().getType();
-  for (const Group &group : distributed(type.getShape()).groups) {
-    Value valid =
-        validityOf(op.getRef(), op.getValid(), type.getShape(), group);
-    Value count = arith::SelectOp::create(b, valid, b.i32(16), b.i32(0));
-    NVVM::CpAsyncOp::create(b, pieceAddress(op, group.slot / group.width),
-                            globalPointer(op, group), 16,
-                            NVVM::LoadCacheModifierKind::CG, count);
-  }
-  NVVM::CpAsyncCommitGroupOp::create(b);
 }
 
 /// Index arithmetic of the loop body as it is in iteration `number`.

@@ -76,10 +76,25 @@ LogicalResult GpuLowering::lowerFirstHead(ArrayRef<Operation *> head,
   return lowerHead(head, loop, first);
 }
 
+/// Where the program is and what it reads, as the ops before `loop` say: found
+/// out anew, so that nothing is kept for what follows.
+LogicalResult GpuLowering::locateAnew(scf::ForOp loop) {
+  hideSizes();
+  thread = b.opaqueThread(thread);
+  block = b.opaqueThread(block);
+  for (Operation &op : *loop->getBlock()) {
+    if (&op == loop)
+      break;
+    bool isScalar = op.getNumResults() == 1 && !isTile(op.getResult(0));
+    if (isScalar && failed(lowerOp(&op)))
+      return failure();
+  }
+  return success();
+}
+
 /// Those of the iteration after `number`, if there is one, once all threads are
-/// done with the present ones. Where the program is and what it reads is found
-/// out anew, so that nothing is kept for it, and what the loop carries leaves
-/// its registers meanwhile: as a rule there is no next token.
+/// done with the present ones. What the loop carries leaves its registers
+/// meanwhile: as a rule there is no next token.
 LogicalResult GpuLowering::lowerNextHead(ArrayRef<Operation *> head,
                                          scf::ForOp loop, Value number,
                                          Values &carried) {
@@ -102,16 +117,9 @@ LogicalResult GpuLowering::lowerNextHead(ArrayRef<Operation *> head,
             b.getF32Type(), 16);
   synchronise();
   IRMapping known = scalars;
-  hideSizes();
-  Value knownThread = std::exchange(thread, b.opaqueThread(thread));
-  Value knownBlock = std::exchange(block, b.opaqueThread(block));
-  for (Operation &op : *loop->getBlock()) {
-    if (&op == loop)
-      break;
-    bool isScalar = op.getNumResults() == 1 && !isTile(op.getResult(0));
-    if (isScalar && failed(lowerOp(&op)))
-      return failure();
-  }
+  Value knownThread = thread, knownBlock = block;
+  if (failed(locateAnew(loop)))
+    return failure();
   LogicalResult made = lowerHead(
       head, loop, arith::IndexCastOp::create(b, b.getIndexType(), next));
   scalars = known;

@@ -371,18 +371,16 @@ bool GpuLowering::makesShared(scf::ForOp loop) const {
 
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   // A step as a rule has one token. What is staged leaves its registers to the
-  // vectors of the first one.
+  // vectors of the first one, and is loaded behind them, from the L2.
   bool isStep = schedule.getForm() == "step";
   bool isStaged =
       isStep && schedule.getStages() > 1 && !loop.getInitArgs().empty();
+  // What comes after all tokens keeps nothing in registers beside their state.
+  bool isRare = isStep && schedule.getStages() > 1 && !isStaged;
   SmallVector<Operation *> head =
       isStaged ? headOf(loop) : SmallVector<Operation *>();
-  if (isStaged) {
-    lowerPrefetches();
-    if (failed(lowerFirstHead(head, loop)))
-      return failure();
-    NVVM::CpAsyncWaitGroupOp::create(b, 0);
-  }
+  if (isStaged && failed(lowerFirstHead(head, loop)))
+    return failure();
   // Distributed values cross the loop as their registers.
   Values initial;
   for (Value init : loop.getInitArgs())
@@ -448,6 +446,10 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
                       !kernel.getOps<tile::GuardOp>().empty());
     locateThread(keepsLittle ? b.opaqueThread(outside.thread) : outside.thread);
     IRMapping sizes = keepsLittle ? hideSizes() : IRMapping();
+    IRMapping known = scalars;
+    Value knownBlock = block;
+    if (isRare && failed(locateAnew(loop)))
+      return failure();
     bind(loop.getRegionIterArgs(), made.getRegionIterArgs());
     Value number = made.getInductionVar();
     if (!ahead.empty())
@@ -482,6 +484,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     next.append(elements);
     scf::YieldOp::create(b, next);
     slots.clear();
+    if (isRare)
+      std::tie(scalars, block) = std::tie(known, knownBlock);
     for (auto [size, value] : sizes.getValueMap())
       scalars.map(size, value);
   }
@@ -562,8 +566,6 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     return success();
   }
   tile::Home where = home(result);
-  if (where == tile::Home::Staged)
-    startStaging(cast<tile::LoadOp>(op));
   if (where == tile::Home::Shared && place(result).getStages() == 1)
     materialise(op, result);
   if (where == tile::Home::Registers && schedule.getForm() == "step")

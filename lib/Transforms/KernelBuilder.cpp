@@ -436,13 +436,21 @@ Value KernelBuilder::loadState() {
 // large GPU hold at one time, so that memory is busy while they compute.
 static constexpr int64_t kPrefetchBytes = 4 << 20;
 
-/// V first only: there a slice is contiguous. What is staged is asked for early
-/// enough.
+/// The state of a program some way ahead, V first only: there a slice is
+/// contiguous. What is staged is loaded late, and the program's own.
 void KernelBuilder::prefetchState() {
   bool vFirst = problem.recurrence.getLayout() == dplr::Layout::VK;
   bool isSliced = problem.valueDim() % valueTile == 0;
-  if (schedule.getTarget() == "host" || schedule.getStages() > 1 || !vFirst ||
-      !isSliced)
+  if (schedule.getTarget() == "host")
+    return;
+  if (schedule.getStages() > 1) {
+    // Behind a convolution; what a norm alone loads first is no wait.
+    if (problem.q.conv)
+      tile::PrefetchOp::create(b, arg("h0"), stateAccess(source).base,
+                               problem.keyDim() * problem.valueDim());
+    return;
+  }
+  if (!vFirst || !isSliced)
     return;
   int64_t slice = problem.keyDim() * valueTile;
   int64_t ahead = kPrefetchBytes /
@@ -515,12 +523,16 @@ Value KernelBuilder::unlessSnapshots(Value ref) {
   return guarded(ref, arith::XOrIOp::create(b, given, yes));
 }
 
+/// The slot that the state after `token` goes to, or -1.
+Value KernelBuilder::snapshotOf(Value token) {
+  return tile::LoadScalarOp::create(b, b.getIndexType(), arg("snapshots"),
+                                    token, b.index(-1));
+}
+
 void KernelBuilder::storeSnapshot(Value state, Value token) {
-  Value snapshots = arg("snapshots");
-  if (!snapshots)
+  if (!arg("snapshots"))
     return;
-  Value index = tile::LoadScalarOp::create(b, b.getIndexType(), snapshots,
-                                           token, b.index(-1));
+  Value index = snapshotOf(token);
   storeState(state, guarded(arg("ht"), isSlot(index)), index);
 }
 

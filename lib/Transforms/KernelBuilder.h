@@ -63,9 +63,10 @@ public:
                     Value valid);
   Value loadValueRows(Value first, int64_t rows, Value valid,
                       llvm::StringRef name = "v");
-  /// One token's row of q, k or v in f32, convolved if the problem says so.
+  /// One token's row of q, k or v in f32, convolved if the problem says so: then
+  /// `inputs` gets what its taps saw, oldest first.
   Value loadConvolved(llvm::StringRef name, const MappedOperand &source,
-                      Value token);
+                      Value token, llvm::SmallVectorImpl<Value> &inputs);
   /// What the norm of one token's output is multiplied with, or null.
   Value loadOutputGate(Value token);
   /// The output after its norm and gate `open`, if the problem has one.
@@ -84,7 +85,8 @@ public:
   void markCut(Value number);
 
   Value loadState();
-  /// Asks for the state of a program instance some way ahead.
+  /// Asks for the state of a program instance some way ahead, or for this one's
+  /// where it is loaded late.
   void prefetchState();
   /// On GPUs that have it: from here on the kernel needs what kernels of other
   /// calls wrote, which until here may still run.
@@ -130,8 +132,13 @@ public:
   llvm::SmallVector<Value> loadCaches(llvm::ArrayRef<Channels> channels);
   void storeCaches(llvm::ArrayRef<Channels> channels,
                    llvm::ArrayRef<Value> kept);
-  /// Writes the newest inputs after every token to its snapshot's slot; nothing
-  /// in kernels without snapshots.
+  /// What the caches hold after a token whose taps saw `inputs`, of all channels:
+  /// to the sequence's slot if it is the last of `tokens` tokens, and to the
+  /// token's snapshot unless the sequence starts from its slot.
+  void storeInputs(llvm::ArrayRef<Channels> channels,
+                   llvm::ArrayRef<Value> inputs, Value tokens);
+  /// Writes the newest inputs after every token to its snapshot's slot, if the
+  /// sequence starts from it; nothing in kernels without snapshots.
   void storeCacheSnapshots(llvm::ArrayRef<Channels> channels);
   /// Parts of the gated norm: 1 / sqrt(mean + eps) of sums of squares, the
   /// weights [v_tile], and the activation of the gate's logits.
@@ -157,9 +164,8 @@ public:
     Value block, turn, turns;
   };
   RowProgram locateRows(Value blocks, const std::string &expression);
-  /// Brings the caches to the end of the sequence, if it has `tokens` tokens:
-  /// where nothing reads them after that.
-  void updateCaches(llvm::ArrayRef<Channels> channels, Value tokens);
+  /// Brings the caches of a sequence without tokens to where it goes.
+  void moveCaches(llvm::ArrayRef<Channels> channels);
 
   /// Part::Join: goes through the segments in order and turns what segment s
   /// does to a state into the state after it.
@@ -193,6 +199,7 @@ private:
   Value behindImages();
 
   Value isSlot(Value index);
+  Value snapshotOf(Value token);
   Channels channelsOf(llvm::StringRef name, const MappedOperand &source);
   Value guarded(Value ref, Value condition);
   void loadGateParameters();

@@ -70,7 +70,8 @@ Value KernelBuilder::weightOf(const Channels &c, int64_t tap) {
 }
 
 Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
-                                   Value token) {
+                                   Value token,
+                                   SmallVectorImpl<Value> &inputs) {
   if (!source.conv)
     return b.toF32(name == "v" ? loadValueRows(token, 0, {})
                                : loadKeyRows(name, token, 0, {}));
@@ -82,6 +83,7 @@ Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,
     Value x = inputAt(c, position, b.addI(position, b.index(c.entries())));
     Value term = b.mul(x, weightOf(c, tap));
     sum = sum ? b.add(sum, term) : term;
+    inputs.push_back(x);
   }
   return b.mul(sum, b.sigmoid(sum));
 }
@@ -122,40 +124,63 @@ void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
   storeCaches(changed, kept, slot);
 }
 
-void KernelBuilder::updateCaches(ArrayRef<Channels> channels, Value tokens) {
-  Value isEnd =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tokens, length);
-  std::vector<Channels> changed(channels);
-  for (Channels &c : changed) {
-    c.tokens = guarded(c.tokens, isEnd);
-    c.cache = guarded(unlessSnapshots(c.cache), isEnd);
+void KernelBuilder::moveCaches(ArrayRef<Channels> channels) {
+  if (channels.empty())
+    return;
+  Value isEmpty =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, length, b.index(0));
+  std::vector<Channels> moved(channels);
+  for (Channels &c : moved) {
+    c.tokens = guarded(c.tokens, isEmpty);
+    c.cache = guarded(unlessSnapshots(c.cache), isEmpty);
   }
-  storeCaches(changed, loadCaches(changed, length), slot);
+  storeCaches(moved, loadCaches(moved, length), slot);
 }
 
-/// After all tokens, since their convolutions read the slot that the sequence
-/// starts from, which may be given as a snapshot's: that one comes last.
+void KernelBuilder::storeInputs(ArrayRef<Channels> channels,
+                                ArrayRef<Value> inputs, Value tokens) {
+  SmallVector<Value> kept;
+  for (const Channels &c : channels) {
+    llvm::append_range(kept, inputs.take_front(c.taps).take_back(c.entries()));
+    inputs = inputs.drop_front(c.taps);
+  }
+  auto storeIf = [&](Value condition, Value to) {
+    std::vector<Channels> changed(channels);
+    for (Channels &c : changed)
+      c.cache = guarded(to == slot ? unlessSnapshots(c.cache) : c.cache,
+                        condition);
+    storeCaches(changed, kept, to);
+  };
+  storeIf(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tokens, length),
+          slot);
+  if (!arg("snapshots"))
+    return;
+  Value index = snapshotOf(b.addI(begin, b.subI(tokens, b.index(1))));
+  Value isOther =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, index, source);
+  storeIf(arith::AndIOp::create(b, isOther, isSlot(index)), index);
+}
+
+/// Last, since all tokens' convolutions may read that slot.
 void KernelBuilder::storeCacheSnapshots(ArrayRef<Channels> channels) {
   Value snapshots = arg("snapshots");
   if (!snapshots || channels.empty())
     return;
   Value given = tile::PresentOp::create(b, snapshots);
   Value count = arith::SelectOp::create(b, given, length, b.index(0));
-  for (auto predicate : {arith::CmpIPredicate::ne, arith::CmpIPredicate::eq}) {
-    auto loop = scf::ForOp::create(b, b.index(0), count, b.index(1));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value number = loop.getInductionVar();
-    Value index = tile::LoadScalarOp::create(
-        b, b.getIndexType(), snapshots, b.addI(begin, number), b.index(-1));
-    Value isNow = arith::CmpIOp::create(b, predicate, index, source);
-    isNow = arith::AndIOp::create(b, isNow, isSlot(index));
-    SmallVector<Value> kept = loadCaches(channels, b.addI(number, b.index(1)));
-    std::vector<Channels> changed(channels);
-    for (Channels &c : changed)
-      c.cache = guarded(c.cache, isNow);
-    storeCaches(changed, kept, index);
-  }
+  auto loop = scf::ForOp::create(b, b.index(0), count, b.index(1));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value number = loop.getInductionVar();
+  Value index = snapshotOf(b.addI(begin, number));
+  Value isNow =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, index, source);
+  isNow = arith::AndIOp::create(b, isNow, isSlot(index));
+  SmallVector<Value> kept = loadCaches(channels, b.addI(number, b.index(1)));
+  std::vector<Channels> changed(channels);
+  for (Channels &c : changed)
+    c.cache = guarded(c.cache, isNow);
+  storeCaches(changed, kept, index);
 }
 
 void KernelBuilder::storeCaches(ArrayRef<Channels> channels,

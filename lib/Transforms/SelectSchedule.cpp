@@ -132,7 +132,9 @@ Choice chooseGpuStep(const Problem &problem) {
   int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
   if (problem.needsWholeHeads()) {
     int64_t elements = llvm::alignTo(problem.keyDim(), 16) * fullValue;
-    return {1, fullValue, std::clamp<int64_t>(elements / 2048, 1, 16), 2};
+    // Warps that columns divide into.
+    int64_t warps = llvm::PowerOf2Ceil(elements / 2048);
+    return {1, fullValue, std::clamp<int64_t>(warps, 1, 16), 2};
   }
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {

@@ -45,22 +45,26 @@ StepForm::Token StepForm::load(Value number) {
   const Problem &problem = kernel.problem;
   Token token;
   Value at = token.number = b.addI(kernel.begin, number);
-  token.k = b.once(kernel.loadConvolved("k", problem.k, at));
-  token.q = b.once(kernel.loadConvolved("q", problem.q, at));
+  SmallVector<Value> q, k, v, others; // what taps saw
+  token.k = b.once(kernel.loadConvolved("k", problem.k, at, k));
+  token.q = b.once(kernel.loadConvolved("q", problem.q, at, q));
   if (Value decay = kernel.logDecay(kernel.loadGate(at, 0, {}), 0, {})) {
     token.decay = b.exp2(decay);
     if (problem.decayRank() == 3)
       token.decay = b.once(token.decay);
   }
-  token.v = b.once(kernel.loadConvolved("v", problem.v, at));
+  token.v = b.once(kernel.loadConvolved("v", problem.v, at, v));
   if (problem.eraseA) {
-    token.a = b.once(kernel.loadConvolved("a", problem.eraseA, at));
-    token.b = b.once(kernel.loadConvolved("b", problem.eraseB, at));
+    token.a = b.once(kernel.loadConvolved("a", problem.eraseA, at, others));
+    token.b = b.once(kernel.loadConvolved("b", problem.eraseB, at, others));
   }
   token.open = kernel.loadOutputGate(at);
   token.beta = kernel.loadBeta(at, 0, {});
-  if (!channels.empty())
-    kernel.updateCaches(channels, b.addI(number, b.index(1)));
+  if (!channels.empty()) {
+    q.append(k);
+    q.append(v);
+    kernel.storeInputs(channels, q, b.addI(number, b.index(1)));
+  }
   return token;
 }
 
@@ -103,9 +107,12 @@ Value StepForm::body(Value number, Value state) {
     kernel.storeLog(update, token.number);
   else if (writesEarly())
     kernel.storeStateAfter(next, b.addI(number, b.index(1)));
+  if (writesEarly())
+    kernel.storeSnapshot(next, token.number);
   Value q = normalised(token.q, kernel.problem.q, kernel.arg("scale"));
   kernel.storeOut(kernel.gated(read(next, q), token.open), token.number, {});
-  kernel.storeSnapshot(next, token.number);
+  if (!writesEarly())
+    kernel.storeSnapshot(next, token.number);
   return next;
 }
 
@@ -114,8 +121,7 @@ void StepForm::build() {
   kernel.prefetchState();
   kernel.awaitOtherCalls();
   channels = kernel.allChannels();
-  if (!channels.empty())
-    kernel.updateCaches(channels, b.index(0));
+  kernel.moveCaches(channels);
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
   {

@@ -55,18 +55,18 @@ func.func @batch(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %b: !tile.ref<f32>,
                          v_tile = 32, warps = 1, stages = 2, operand = f32,
                          gram = f32>
 
-// Staged, the state is on its way to shared memory while the first token's
-// vector is made. Before another one, which is made at the end of the loop,
-// threads must be done with the vector, and the state is put back.
+// Staged, the state is asked for behind the loads of the first token's vector,
+// and loaded once that is made. Before another one, which is made at the end of
+// the loop, threads must be done with the vector, and the state makes room.
 // CHECK-LABEL: llvm.func @staged(
-// CHECK-COUNT-16: nvvm.cp.async.shared.global
-// CHECK: nvvm.cp.async.commit.group
 // CHECK: scf.if
 // CHECK: "griddepcontrol.wait;"
 // CHECK: ld.global.nc.v2.f32
+// CHECK: prefetch.global.L2
+// CHECK: llvm.store
 // CHECK: } else {
 // CHECK: "griddepcontrol.wait;"
-// CHECK: nvvm.cp.async.wait.group 0
+// CHECK-COUNT-16: ld.global.v4.f32
 // CHECK: scf.for
 // CHECK: nvvm.barrier
 // CHECK-COUNT-16: llvm.store %{{.*}} : vector<4xf32>, !llvm.ptr<3>
@@ -82,12 +82,51 @@ func.func @staged(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %n: index)
   %c64 = arith.constant 64 : index
   %h0 = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
       : !tile.ref<f32> -> tensor<64x32xf32>
+  tile.prefetch %h[%c0] count 2048 : !tile.ref<f32>
   tile.await_launch
   tile.start_next
   %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<64x32xf32>) {
     %x = tile.load %a[%i] stride %c1 valid [%c64] align 16 : !tile.ref<f32> -> tensor<64xf32>
     %x1 = tile.once %x : tensor<64xf32>
     %rows = tile.broadcast %x1 along 0 : tensor<64xf32> -> tensor<64x32xf32>
+    %next = arith.mulf %s, %rows : tensor<64x32xf32>
+    scf.yield %next : tensor<64x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : tensor<64x32xf32>, !tile.ref<f32>
+  return
+}
+
+// -----
+
+#b = #tile.schedule<target = "sm_80", form = "step", chunk = 1, leaf = 1,
+                    v_tile = 32, warps = 2, stages = 1, operand = f32, gram = f32>
+
+// What a vector is made of is written by the threads that made it: there is one
+// load, and no barrier until others read the vector.
+// CHECK-LABEL: llvm.func @behind(
+// CHECK: scf.for
+// CHECK: ld.global.f32
+// CHECK-NOT: ld.global
+// CHECK-NOT: nvvm.barrier
+// CHECK: llvm.store %{{.*}} : f32, !llvm.ptr<3>
+// CHECK: llvm.store %{{.*}} : f32, !llvm.ptr<1>
+// CHECK: nvvm.barrier
+// CHECK: scf.yield
+func.func @behind(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #b, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %h0 = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : !tile.ref<f32> -> tensor<64x32xf32>
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<64x32xf32>) {
+    %x = tile.load %a[%i] stride %c1 valid [%c64] align 4 : !tile.ref<f32> -> tensor<64xf32>
+    %y = arith.mulf %x, %x : tensor<64xf32>
+    %y1 = tile.once %y : tensor<64xf32>
+    tile.store %x, %a[%c64] stride %c1 valid [%c64] align 4 : tensor<64xf32>, !tile.ref<f32>
+    %rows = tile.broadcast %y1 along 0 : tensor<64xf32> -> tensor<64x32xf32>
     %next = arith.mulf %s, %rows : tensor<64x32xf32>
     scf.yield %next : tensor<64x32xf32>
   }
