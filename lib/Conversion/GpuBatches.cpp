@@ -270,8 +270,8 @@ void GpuLowering::makeVectors(ArrayRef<Operation *> ops) {
   storeBehind(late);
 }
 
-/// Stores of what a vector was made of, by the threads that made it: nobody else
-/// reads those channels.
+/// Stores of what a vector was made of, by the threads that made it: nobody
+/// else reads those channels.
 void GpuLowering::storeBehind(ArrayRef<tile::StoreOp> stores,
                               const Group &group) {
   llvm::MapVector<Value, SmallVector<tile::StoreOp>> sorted;

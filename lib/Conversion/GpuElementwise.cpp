@@ -553,9 +553,9 @@ GpuLowering::Values GpuLowering::evaluate(Value value, const Group &group) {
     return found->second;
   if (where == tile::Home::Panels)
     llvm_unreachable("panels are read as fragments, which are remembered");
-  Values result =
-      where == tile::Home::Shared ? loadShared(value, group)
-                                  : evaluateOp(value.getDefiningOp(), group);
+  Values result = where == tile::Home::Shared
+                      ? loadShared(value, group)
+                      : evaluateOp(value.getDefiningOp(), group);
   memo[key] = result;
   return result;
 }

@@ -246,14 +246,15 @@ LogicalResult TTIREmitter::emit(Operation *op) {
 namespace {
 struct TileToTTIR : impl::TileToTTIRPassBase<TileToTTIR> {
   /// The one kernel of the module. A kernel that checks slot indices is
-  /// dropped: a launch through Triton is an unchecked one.
+  /// dropped, as a launch through Triton is an unchecked one, and so is that
+  /// for shared key heads, which such a launch must not have.
   FailureOr<func::FuncOp> onlyKernel() {
     SmallVector<func::FuncOp> kernels;
     for (auto function :
          llvm::make_early_inc_range(getOperation().getOps<func::FuncOp>())) {
-      bool checks = false;
-      function.walk([&](tile::CheckSlotsOp) { checks = true; });
-      if (checks)
+      bool isBeside = function->hasAttr(tile::kKeyCachesAttr);
+      function.walk([&](tile::CheckSlotsOp) { isBeside = true; });
+      if (isBeside)
         function.erase();
       else if (function->hasAttr(tile::kKernelAttr))
         kernels.push_back(function);

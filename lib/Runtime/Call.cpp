@@ -184,17 +184,12 @@ Status checkPool(const PackVariant &variant, const Reader &reader) {
   return Status::success();
 }
 
-/// A cache's slots must not overlap. In the step form the program of a value
-/// head changes the caches of its key head, so that there are as many of both.
+/// A cache's slots must not overlap.
 Status checkCaches(const PackVariant &variant, const Reader &reader) {
   const Variant &v = variant.variant;
   if (!v.conv)
     return Status::success();
   int64_t heads = reader.size("H"), valueHeads = reader.size("HV");
-  if (v.form == Form::Step && heads != valueHeads)
-    return refuse("HV = " + std::to_string(valueHeads) +
-                  " value heads with a convolution must be as many as H = " +
-                  std::to_string(heads) + " key heads in the step form");
   int64_t entries = cacheEntries(v);
   int64_t slots = v.slots ? reader.size("pool") : reader.size("N");
   for (const char *name : {"q_cache", "k_cache", "v_cache"}) {

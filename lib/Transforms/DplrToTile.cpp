@@ -102,6 +102,8 @@ LogicalResult lower(func::FuncOp function) {
   buildAlternatives(function, *problem, kernel);
   buildBeside(function, *problem, tile::kOutputNormAttr, "_norm",
               buildOutputNorm);
+  buildBeside(function, *problem, tile::kKeyCachesAttr, "_caches",
+              buildKeyCaches);
   if (problem->recurrence.getSlots())
     buildSlotCheck(kernel);
   function.erase();

@@ -102,7 +102,8 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   ref("offsets", offsets ? elementType(offsets) : b.getI32Type(), false);
   ref("out", problem.dtype(), true);
   ref("ht", problem.stateType(), false);
-  if (schedule.getForm() != "step" || op.getAccepted())
+  auto form = source->getAttrOfType<dplr::FormAttr>("dplr.form");
+  if (form.getValue() != dplr::Form::Step || op.getAccepted())
     ref("workspace", b.getI8Type(), false);
   SmallVector<StringRef> sizes = {"N", "T", "H", "HV"};
   if (op.getSlots()) {

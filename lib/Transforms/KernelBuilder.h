@@ -63,8 +63,8 @@ public:
                     Value valid);
   Value loadValueRows(Value first, int64_t rows, Value valid,
                       llvm::StringRef name = "v");
-  /// One token's row of q, k or v in f32, convolved if the problem says so: then
-  /// `inputs` gets what its taps saw, oldest first.
+  /// One token's row of q, k or v in f32, convolved if the problem says so:
+  /// then `inputs` gets what its taps saw, oldest first.
   Value loadConvolved(llvm::StringRef name, const MappedOperand &source,
                       Value token, llvm::SmallVectorImpl<Value> &inputs);
   /// What the norm of one token's output is multiplied with, or null.
@@ -120,6 +120,7 @@ public:
   /// without snapshots.
   void storeSnapshot(Value state, Value token);
   /// The channels of this program's head in front of every convolved operand.
+  /// Where several programs share a key head none has its caches.
   std::vector<Channels> allChannels();
   /// The inputs at `position` of the sequence, or from before it: entry `entry`
   /// of the slot it starts from. f32.
@@ -132,14 +133,15 @@ public:
   llvm::SmallVector<Value> loadCaches(llvm::ArrayRef<Channels> channels);
   void storeCaches(llvm::ArrayRef<Channels> channels,
                    llvm::ArrayRef<Value> kept);
-  /// What the caches hold after a token whose taps saw `inputs`, of all channels:
-  /// to the sequence's slot if it is the last of `tokens` tokens, and to the
-  /// token's snapshot unless the sequence starts from its slot.
+  /// What the caches hold after a token whose taps saw `inputs`, of all
+  /// channels: to the sequence's slot if it is the last of `tokens` tokens, and
+  /// to the token's snapshot unless the sequence starts from its slot.
   void storeInputs(llvm::ArrayRef<Channels> channels,
                    llvm::ArrayRef<Value> inputs, Value tokens);
-  /// Writes the newest inputs after every token to its snapshot's slot, if the
-  /// sequence starts from it; nothing in kernels without snapshots.
-  void storeCacheSnapshots(llvm::ArrayRef<Channels> channels);
+  /// Writes the newest inputs after every token to its snapshot's slot, last
+  /// the slot that the sequence starts from, or with `onlySource` just that
+  /// one; nothing in kernels without snapshots.
+  void storeCacheSnapshots(llvm::ArrayRef<Channels> channels, bool onlySource);
   /// Parts of the gated norm: 1 / sqrt(mean + eps) of sums of squares, the
   /// weights [v_tile], and the activation of the gate's logits.
   Value inverseMean(Value squares);
@@ -159,11 +161,12 @@ public:
   /// In a kernel of rows: which of `blocks` blocks of columns this program has,
   /// and tiles of the schedule's chunk rows in turn: `turn`, `turn + turns`,
   /// ... Sets the sequence. The grid goes with it, given `blocks` as a factor
-  /// of an expression.
+  /// of an expression. Without turns a block has one program.
   struct RowProgram {
     Value block, turn, turns;
   };
-  RowProgram locateRows(Value blocks, const std::string &expression);
+  RowProgram locateRows(Value blocks, const std::string &expression,
+                        bool inTurns = true);
   /// Brings the caches of a sequence without tokens to where it goes.
   void moveCaches(llvm::ArrayRef<Channels> channels);
 
@@ -271,6 +274,9 @@ void buildCommit(KernelBuilder &kernel);
 /// The kernels before and after the chunk form's, of schedules of form rows.
 void buildConvolution(KernelBuilder &kernel);
 void buildOutputNorm(KernelBuilder &kernel);
+/// The kernel after a step whose value heads share key heads: brings the caches
+/// of q and k, which all their programs have read, to the end of the sequence.
+void buildKeyCaches(KernelBuilder &kernel);
 
 } // namespace kdac
 

@@ -95,6 +95,10 @@ std::vector<KernelBuilder::Channels> KernelBuilder::allChannels() {
         std::pair("v", &problem.v)})
     if (operand->conv)
       all.push_back(channelsOf(name, *operand));
+  Value isAlone =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, arg("HV"), arg("H"));
+  for (Channels &c : llvm::drop_end(all)) // of q and k
+    c.cache = guarded(c.cache, isAlone);
   return all;
 }
 
@@ -147,8 +151,8 @@ void KernelBuilder::storeInputs(ArrayRef<Channels> channels,
   auto storeIf = [&](Value condition, Value to) {
     std::vector<Channels> changed(channels);
     for (Channels &c : changed)
-      c.cache = guarded(to == slot ? unlessSnapshots(c.cache) : c.cache,
-                        condition);
+      c.cache =
+          guarded(to == slot ? unlessSnapshots(c.cache) : c.cache, condition);
     storeCaches(changed, kept, to);
   };
   storeIf(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tokens, length),
@@ -161,26 +165,30 @@ void KernelBuilder::storeInputs(ArrayRef<Channels> channels,
   storeIf(arith::AndIOp::create(b, isOther, isSlot(index)), index);
 }
 
-/// Last, since all tokens' convolutions may read that slot.
-void KernelBuilder::storeCacheSnapshots(ArrayRef<Channels> channels) {
+void KernelBuilder::storeCacheSnapshots(ArrayRef<Channels> channels,
+                                        bool onlySource) {
   Value snapshots = arg("snapshots");
   if (!snapshots || channels.empty())
     return;
   Value given = tile::PresentOp::create(b, snapshots);
   Value count = arith::SelectOp::create(b, given, length, b.index(0));
-  auto loop = scf::ForOp::create(b, b.index(0), count, b.index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value number = loop.getInductionVar();
-  Value index = snapshotOf(b.addI(begin, number));
-  Value isNow =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, index, source);
-  isNow = arith::AndIOp::create(b, isNow, isSlot(index));
-  SmallVector<Value> kept = loadCaches(channels, b.addI(number, b.index(1)));
-  std::vector<Channels> changed(channels);
-  for (Channels &c : changed)
-    c.cache = guarded(c.cache, isNow);
-  storeCaches(changed, kept, index);
+  using arith::CmpIPredicate;
+  for (auto predicate : {CmpIPredicate::ne, CmpIPredicate::eq}) {
+    if (onlySource && predicate == CmpIPredicate::ne)
+      continue;
+    auto loop = scf::ForOp::create(b, b.index(0), count, b.index(1));
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value number = loop.getInductionVar();
+    Value index = snapshotOf(b.addI(begin, number));
+    Value isNow = arith::CmpIOp::create(b, predicate, index, source);
+    isNow = arith::AndIOp::create(b, isNow, isSlot(index));
+    SmallVector<Value> kept = loadCaches(channels, b.addI(number, b.index(1)));
+    std::vector<Channels> changed(channels);
+    for (Channels &c : changed)
+      c.cache = guarded(c.cache, isNow);
+    storeCaches(changed, kept, index);
+  }
 }
 
 void KernelBuilder::storeCaches(ArrayRef<Channels> channels,

@@ -31,21 +31,24 @@ static Value select(TileBuilder &b, Value condition, Value a, Value c) {
 //===-- The frame ---------------------------------------------------------===//
 
 KernelBuilder::RowProgram
-KernelBuilder::locateRows(Value blocks, const std::string &expression) {
+KernelBuilder::locateRows(Value blocks, const std::string &expression,
+                          bool inTurns) {
   int64_t rows = schedule.getChunk();
   std::string many = "max(1, N * " + expression + ")";
-  std::string turnsText = "max(1, min(ceildiv(T, " + std::to_string(rows) +
+  std::string turnsText = " * max(1, min(ceildiv(T, " + std::to_string(rows) +
                           "), ceildiv(" + std::to_string(kRowPrograms) + ", " +
                           many + ")))";
-  function->setAttr("kdac.grid",
-                    b.getStringAttr("N * " + expression + " * " + turnsText));
+  function->setAttr("kdac.grid", b.getStringAttr("N * " + expression +
+                                                 (inTurns ? turnsText : "")));
   function->setAttr(tile::kBesideAttr, b.getUnitAttr());
   function->setAttr("kdac.min_blocks", b.getI64IntegerAttr(kRowBlocks));
   Value programs = b.maxI(b.index(1), b.mulI(arg("N"), blocks));
   Value share = b.divI(
       b.addI(b.subI(programs, b.index(1)), b.index(kRowPrograms)), programs);
   RowProgram program;
-  program.turns = b.maxI(b.index(1), b.minI(ceilDiv(b, arg("T"), rows), share));
+  program.turns =
+      inTurns ? b.maxI(b.index(1), b.minI(ceilDiv(b, arg("T"), rows), share))
+              : b.index(1);
   // Neighbours have neighbouring columns of the same rows.
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   program.block = b.remI(id, blocks);

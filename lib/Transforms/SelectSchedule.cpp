@@ -211,17 +211,24 @@ LogicalResult checkGpuDims(func::FuncOp function, const Problem &problem,
   return success();
 }
 
-/// The kernels beside a chunk form's: enough rows of a tile that what a
-/// program makes before it costs little.
+/// The kernels beside the recurrence's. A chunk form's have enough rows of a
+/// tile that what a program makes before it costs little.
 void chooseBeside(func::FuncOp function, const Problem &problem,
                   const Target &target) {
   bool host = target.kind == TargetKind::Host;
   MLIRContext *context = function.getContext();
   Type f32 = Float32Type::get(context);
-  auto rows = [&](int64_t count, int64_t columns) {
+  auto rows = [&](int64_t count, int64_t columns, int64_t warps = 8) {
     return tile::ScheduleAttr::get(context, target.name, "rows", count, 1,
-                                   columns, host ? 1 : 8, 1, f32, f32, "fused");
+                                   columns, host ? 1 : warps, 1, f32, f32,
+                                   "fused");
   };
+  auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
+  if (form.getValue() == dplr::Form::Step) {
+    if (problem.q.conv)
+      function->setAttr(tile::kKeyCachesAttr, rows(1, 128, 4));
+    return;
+  }
   if (problem.q.conv)
     function->setAttr(tile::kConvolutionAttr, rows(128, 128));
   if (problem.norm)
@@ -344,8 +351,7 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
         return signalPassFailure();
       function->setAttr(tile::kScheduleAttr, *schedule);
       FailureOr<Problem> problem = Problem::match(function);
-      if (schedule->getForm() == "chunk")
-        chooseBeside(function, *problem, *row);
+      chooseBeside(function, *problem, *row);
       // Half as wide, twice as many programs, where those fit the GPU at once.
       // The two halves share what they prepare where that is most of the work,
       // unless the roles are given.

@@ -120,7 +120,8 @@ void StepForm::build() {
   Value initial = kernel.loadState();
   kernel.prefetchState();
   kernel.awaitOtherCalls();
-  channels = kernel.allChannels();
+  if (kernel.problem.q.conv)
+    channels = kernel.allChannels();
   kernel.moveCaches(channels);
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
@@ -136,7 +137,7 @@ void StepForm::build() {
     kernel.storeStateAfter(loop.getResult(0), b.index(0));
   else
     kernel.storeState(loop.getResult(0));
-  kernel.storeCacheSnapshots(channels);
+  kernel.storeCacheSnapshots(channels, /*onlySource=*/true);
   kernel.finish();
 }
 

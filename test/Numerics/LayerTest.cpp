@@ -148,6 +148,52 @@ TEST_P(LayerTest, SnapshotsOverTheSource) {
   expectCorrect(spec);
 }
 
+// Channels of q and k belong to key heads: their caches change once, after the
+// programs of all value heads have read them.
+TEST_P(LayerTest, ValueHeadsShareKeyHeads) {
+  CaseSpec spec = specOf(variant);
+  spec.heads = 2;
+  spec.valueHeads = 6;
+  for (int64_t tokens : {1, 3, 6}) {
+    spec.tokens = tokens;
+    expectCorrect(spec);
+  }
+  spec.lengths = {1, 0, 2, 3, 0, 9};
+  spec.trailing = 2;
+  spec.cacheGap = 8;
+  expectCorrect(spec);
+}
+
+TEST_P(LayerTest, SharedKeyHeadsOfFreshSequencesAndBadIndices) {
+  if (!variant.slots)
+    return;
+  CaseSpec spec = specOf(variant, 2);
+  spec.valueHeads = 6;
+  spec.hasSources = true;
+  spec.sources = {-1, 1, -1, 0, 4};
+  spec.slots = {0, 1, 2, 3, 4};
+  expectCorrect(spec); // the check names sources[3]
+  spec.checked = false;
+  spec.sources[3] = 3;
+  spec.slots[0] = 300000;
+  spec.slots[2] = -1;
+  expectCorrect(spec);
+}
+
+TEST_P(LayerTest, SharedKeyHeadsWithSnapshotsOverTheSource) {
+  if (!variant.snapshots)
+    return;
+  for (size_t over = 0; over < 5; ++over) {
+    CaseSpec spec = specOf(variant, 5);
+    spec.sequences = 1;
+    spec.valueHeads = 6;
+    spec.slots = {2};
+    spec.snapshots = {4, 0, -1, 3, 5};
+    spec.snapshots[over] = 2;
+    expectCorrect(spec);
+  }
+}
+
 // Going on from a snapshot of any token equals never having gone further.
 TEST_P(LayerTest, SnapshotsAreWhereTheSequenceWas) {
   if (!variant.snapshots)

@@ -32,6 +32,7 @@ inline constexpr llvm::StringLiteral kSegmentsAttr = "tile.segments";
 /// Schedules of the kernels before and after a chunk form's: the convolution of
 /// its inputs and the norm of its output.
 inline constexpr llvm::StringLiteral kConvolutionAttr = "tile.convolution";
+inline constexpr llvm::StringLiteral kKeyCachesAttr = "tile.key_caches";
 inline constexpr llvm::StringLiteral kOutputNormAttr = "tile.output_norm";
 /// On a kernel: its launch stands beside the recurrence's own.
 inline constexpr llvm::StringLiteral kBesideAttr = "kdac.beside";
