@@ -99,9 +99,9 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
       sampledOutput(*call.find("out"), "out", v.dtype, shape.allTokens(),
                     shape.valueHeads, v.valueDim, heads);
   int64_t states = v.snapshots ? shape.allTokens() : shape.sequences;
-  StatusOr<Buffer> state =
-      sampledOutput(*call.find("ht"), "ht", v.stateDtype, states,
-                    shape.valueHeads, stateSize, heads);
+  StatusOr<Buffer> state = sampledOutput(
+      *call.find("ht"), "ht", v.stateDtype, states, shape.valueHeads, stateSize,
+      heads, v.snapshots ? shape.sequences : 0);
   if (!out.ok() || !state.ok())
     return out.ok() ? state.status() : out.status();
   session.beat();

@@ -31,7 +31,7 @@ struct Sizes {
     if (arg.name == "h0")
       return shape.sequences * state;
     if (arg.name == "ht")
-      return (v.snapshots ? shape.allTokens() : shape.sequences) * state;
+      return slots() * state;
     if (arg.name == "snapshots")
       return shape.allTokens();
     if (arg.name == "offsets")
@@ -41,7 +41,7 @@ struct Sizes {
     if (arg.name == "sources" || arg.name == "status")
       return 0;
     if (reference::isCache(arg.name))
-      return shape.sequences * rowElements(arg);
+      return slots() * rowElements(arg);
     int64_t width = rowElements(arg);
     if (v.form == Form::Rows) // of x as many rows as are picked
       return arg.name == "weight" ? width
@@ -49,6 +49,21 @@ struct Sizes {
                                   : shape.allTokens() * width;
     return arg.shape.rfind("[tokens", 0) == 0 ? shape.allTokens() * width
                                               : width;
+  }
+  /// Of a pool: those that the sequences start from, then the snapshots'.
+  int64_t slots() const {
+    return shape.sequences + (v.snapshots ? shape.allTokens() : 0);
+  }
+  /// Bytes that any kernel must move of an argument of `size` bytes: of pools
+  /// what the sequences read and what they write.
+  double moved(const Arg &arg, double size) const {
+    bool isCache = reference::isCache(arg.name);
+    if (arg.name == "ht" && v.log)
+      return 0;
+    if (!isCache && (arg.name != "ht" || !v.snapshots))
+      return size;
+    double written = v.snapshots ? slots() - shape.sequences : shape.sequences;
+    return size / slots() * (written + (isCache ? shape.sequences : 0));
   }
   int64_t entries() const {
     return v.rows == RowOp::Combine ? reference::usualEntries : 1;
@@ -87,7 +102,7 @@ struct Sizes {
       return shape.valueHeads;
     int64_t matrix = v.keyDim * v.valueDim;
     if (name == "pool")
-      return std::max(shape.sequences, shape.allTokens());
+      return slots();
     if (name == "slot_pitch")
       return shape.valueHeads * matrix;
     if (name == "head_pitch")
@@ -107,11 +122,11 @@ std::vector<int64_t> boundsOf(const BenchShape &shape) {
   return bounds;
 }
 
-/// Each sequence owns its number as a slot, each token as a snapshot's: h0 and
-/// ht are pools of their own, with no other slots.
-std::vector<int64_t> upTo(int64_t count) {
+/// Each sequence owns its number as a slot, each token one behind those as a
+/// snapshot's. States go to a pool of their own.
+std::vector<int64_t> countFrom(int64_t first, int64_t count) {
   std::vector<int64_t> slots(static_cast<size_t>(count));
-  std::iota(slots.begin(), slots.end(), 0);
+  std::iota(slots.begin(), slots.end(), first);
   return slots;
 }
 
@@ -244,7 +259,10 @@ Status BenchCall::add(const Device &device, const Variant &variant,
       : arg.name == "offsets"
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
       : arg.name == "slots" || arg.name == "snapshots" || arg.name == "index"
-          ? uploadIntegers(*buffer, arg.dtype, upTo(elements))
+          ? uploadIntegers(
+                *buffer, arg.dtype,
+                countFrom(arg.name == "snapshots" ? shape.sequences : 0,
+                          elements))
       : arg.name == "accepted"
           ? uploadIntegers(*buffer, arg.dtype,
                            std::vector<int64_t>(static_cast<size_t>(elements),
@@ -254,8 +272,7 @@ Status BenchCall::add(const Device &device, const Variant &variant,
     acceptedSlot = i; // null until commit
   else
     slots[i] = buffer->address();
-  if (arg.name != "ht" || !variant.log)
-    total += static_cast<double>(size);
+  total += sizes.moved(arg, static_cast<double>(size));
   tensors.emplace(arg.name, std::move(*buffer));
   return status;
 }
@@ -358,7 +375,8 @@ reference::RowOperands rowOperands(const Variant &v, const BenchShape &shape,
 StatusOr<Buffer> sampledOutput(const DeviceBuffer &from,
                                const std::string &name, DType dtype,
                                int64_t rows, int64_t heads, int64_t width,
-                               const std::vector<int64_t> &samples) {
+                               const std::vector<int64_t> &samples,
+                               int64_t firstRow) {
   auto count = static_cast<int64_t>(samples.size());
   Buffer result(name, ArgKind::Output, dtype,
                 Layout{rows, count, width, count * width});
@@ -371,7 +389,8 @@ StatusOr<Buffer> sampledOutput(const DeviceBuffer &from,
     for (int64_t i = 0; i < count; ++i) {
       std::byte *to = static_cast<std::byte *>(result.data()) +
                       static_cast<size_t>(row * count + i) * size;
-      size_t at = static_cast<size_t>(row * heads + samples[i]) * size;
+      size_t at =
+          static_cast<size_t>((firstRow + row) * heads + samples[i]) * size;
       if (!inPieces)
         std::memcpy(to, whole.data() + at, size);
       else if (Status s = from.download(to, size, at); !s.ok())

@@ -58,12 +58,12 @@ reference::Operands sampledOperands(const Variant &variant,
 reference::RowOperands rowOperands(const Variant &variant,
                                    const BenchShape &shape, Patterns &patterns);
 
-/// A device tensor [rows, heads, width], reduced to the sampled heads.
-StatusOr<reference::Buffer> sampledOutput(const DeviceBuffer &from,
-                                          const std::string &name, DType dtype,
-                                          int64_t rows, int64_t heads,
-                                          int64_t width,
-                                          const std::vector<int64_t> &samples);
+/// Rows of a device tensor [.., heads, width] from `firstRow` on, reduced to
+/// the sampled heads.
+StatusOr<reference::Buffer>
+sampledOutput(const DeviceBuffer &from, const std::string &name, DType dtype,
+              int64_t rows, int64_t heads, int64_t width,
+              const std::vector<int64_t> &samples, int64_t firstRow = 0);
 
 } // namespace kdac::selftest
 
