@@ -1,4 +1,5 @@
 #include "Runner.h"
+#include "LogBits.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -200,6 +201,18 @@ Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
     judged.entry.digest = codeDigest(pack, variant);
     judged.entry.compiledByDriver = origin.rfind("ptx", 0) == 0;
     lines.push_back(ledgerLine(session.machine, variant, judged.entry));
+  }
+  const Variant &v = variant.variant;
+  if (!failed && v.log && v.stateDtype == DType::F32) {
+    StatusOr<std::string> differs =
+        differenceOfCommits(**kernel, v, session.seed);
+    std::string message =
+        differs.ok() ? *differs : std::string(differs.status().message());
+    if (!message.empty()) {
+      ++failed;
+      std::fprintf(session.log, "FAIL %s: %s\n", name.c_str(), message.c_str());
+    }
+    ++count;
   }
   std::fprintf(session.log,
                "%s %s (%s): %zu of %zu cases, %.0f %% of tolerance\n",
