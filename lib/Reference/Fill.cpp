@@ -25,6 +25,7 @@ public:
         seed(c.spec().seed) {
     purpose.gate = *v.gate;
     purpose.dtype = v.dtype;
+    purpose.norms = v.norm != OutputNorm::None;
     purpose.gateNormalizer = c.spec().gateNormalizer;
     purpose.gateMask = c.spec().gateMask;
     purpose.gateFloor = c.spec().gateFloor;

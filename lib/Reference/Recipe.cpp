@@ -113,9 +113,24 @@ double largeValue(const Site &s, const Purpose &p) {
   return (p.dtype == DType::F16 ? 1e3 : 1e15) * s.normal();
 }
 
+/// Far from 1 where bf16 and f32 can hold it. A norm squares outputs.
+double hugeValue(const Site &s, const Purpose &p) {
+  bool isShort = p.dtype == DType::F16 || p.norms;
+  return isShort ? largeValue(s, p) : 1e30 * s.normal();
+}
+double faintValue(const Site &s, const Purpose &p) {
+  return (p.dtype == DType::F16 ? 1.0 : 1e-30) * s.normal();
+}
+
 double smallState(const Site &s, const Purpose &) { return 0.3 * s.normal(); }
 double largeState(const Site &s, const Purpose &p) {
   return 0.3 * largeValue(s, p);
+}
+double hugeState(const Site &s, const Purpose &p) {
+  return 0.3 * hugeValue(s, p);
+}
+double faintState(const Site &s, const Purpose &p) {
+  return 0.3 * faintValue(s, p);
 }
 
 /// exp(90) is infinite in f32: the bounded gate must still be 0, the bound or,
@@ -155,6 +170,10 @@ const std::vector<Recipe> &recipes() {
      D::Plain, D::Undecayed, normal, tinyMagnitude, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
     {"large_v", "v and h0 of 1e15 (f16: 1e3)",
      D::Plain, D::Undecayed, normal, one, largeValue, randomGate, initialALog, tenthNormal, normal, largeState},
+    {"huge_v", "v and h0 of 1e30 (f16 1e3, before a norm 1e15)",
+     D::Plain, D::Undecayed, normal, one, hugeValue, randomGate, initialALog, tenthNormal, normal, hugeState},
+    {"faint_v", "v and h0 of 1e-30 (f16: 1)",
+     D::Plain, D::Undecayed, normal, one, faintValue, randomGate, initialALog, tenthNormal, normal, faintState},
     {"saturated_A", "A_log = 90 with arguments of exactly 0 among others",
      D::Extreme, D::Undecayed, normal, one, normalValue, saturatedGate, saturatedALog, zero, normal, smallState},
   };
@@ -172,7 +191,7 @@ const Recipe *findRecipe(std::string_view name) {
 double drawElement(const Recipe &recipe, const Variant &v,
                    const Purpose &purpose, std::string_view name,
                    const Site &site) {
-  if (name == "v" || name == "x" || name == "up")
+  if (name == "v" || name == "v_cache" || name == "x" || name == "up")
     return recipe.value(site, purpose);
   if (name == "g" || name == "gate")
     return recipe.gate(site, purpose);

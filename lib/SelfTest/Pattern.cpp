@@ -19,6 +19,7 @@ double draw(const Recipe &recipe, const Variant &v, const std::string &name,
   reference::Purpose purpose;
   purpose.gate = *v.gate;
   purpose.dtype = v.dtype;
+  purpose.norms = v.norm != OutputNorm::None;
   double perChannel = 1 / std::sqrt(static_cast<double>(v.keyDim));
   if (name == "q" || name == "k")
     return recipe.direction(site) * (*v.l2norm ? 1.0 : perChannel);

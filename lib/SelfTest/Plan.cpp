@@ -55,6 +55,8 @@ std::vector<CaseSpec> chunkCases() {
       packed({70, 0, 17}, 1, 2, "saturated_A"),
       stateless(dense(1, 65, 1, 1, "large_v")),
       dense(1, 96, 2, 4, "tiny_qk"),
+      dense(1, 75, 1, 2, "huge_v"),
+      dense(1, 75, 1, 2, "faint_v"),
       dense(2, 0, 1, 2),
   };
 }

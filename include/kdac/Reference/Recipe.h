@@ -36,6 +36,7 @@ private:
 struct Purpose {
   Gate gate = Gate::None;
   DType dtype = DType::BF16;   ///< of v and out
+  bool norms = false;          ///< a norm squares the output
   double gateNormalizer = 1.0; ///< divides an identity log-decay (FLA's gln)
   double gateMask = 0.0;       ///< share of log-decays set to 0 (FLA's mask_p)
   double gateFloor = -1e30;    ///< identity log-decays are clamped to this
