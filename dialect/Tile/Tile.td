@@ -64,16 +64,21 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
       "warps", the same two roles and the transfers as warps of one kernel;
       "cluster", the same where two neighbouring slices of V share their images;
       "prepare" or "chain", the warps of one of the two, with a workspace between.
+    - `refined`: rounding to `operand` keeps away from what weighs most in a chunk.
+      The diagonals of its triangular products are applied in f32 instead of as
+      operands, and the last chunk adds to the state what rounding leaves out of W
+      (docs/decisions/0021-refined-products.md).
   }];
   let parameters = (ins StringRefParameter<>:$target, StringRefParameter<>:$form,
     "int64_t":$chunk, "int64_t":$leaf, "int64_t":$v_tile, "int64_t":$warps,
     "int64_t":$stages, "::mlir::Type":$operand, "::mlir::Type":$gram,
-    StringRefParameter<"", "\"fused\"">:$roles);
+    StringRefParameter<"", "\"fused\"">:$roles,
+    DefaultValuedParameter<"bool", "false">:$refined);
   let assemblyFormat = [{
     `<` `target` `=` $target `,` `form` `=` $form `,` `chunk` `=` $chunk `,`
         `leaf` `=` $leaf `,` `v_tile` `=` $v_tile `,` `warps` `=` $warps `,`
         `stages` `=` $stages `,` `operand` `=` $operand `,` `gram` `=` $gram
-        (`,` `roles` `=` $roles^)? `>`
+        (`,` `roles` `=` $roles^)? (`,` `refined` `=` $refined^)? `>`
   }];
   let genVerifyDecl = 1;
 }

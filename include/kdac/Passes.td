@@ -13,7 +13,8 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
     Numerics: `leaf` is the largest power of two for which the proven bound on the
     log-decay keeps `exp2` of a leaf's exponents, times the largest key, inside f32
     (docs/NUMERICS.md); 1 without a bound. 16 under `roles = "warps"`, whose blocks
-    are anchored before their first row, where the bound allows it.
+    are anchored before their first row, where the bound allows it. These also refine
+    their products unless precision is fast (docs/NUMERICS.md, 2.1).
 
     Where a warps kernel can also be made half as wide, that schedule is written as
     `tile.few_programs`: dplr-to-tile makes both kernels, and the sizes of a call

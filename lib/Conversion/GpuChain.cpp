@@ -23,7 +23,7 @@ private:
 
   void layOut(int64_t rows);
   Values initialState();
-  void lowerChunk(Value number);
+  void lowerChunk(Value number, Values &sums);
   SmallVector<tile::DotOp> inOrder();
   void lowerDot(tile::DotOp op, Value number);
   void readValues(Value number);
@@ -32,6 +32,10 @@ private:
   Values elements(Value tile);
   bool isInFlight(Value value) const;
   void wait();
+  void ahead(Value start);
+  void begin(ArrayRef<tile::DotOp> dots);
+  Value startOf(tile::DotOp op);
+  void lowerAlone(tile::DotOp op, Value number);
   Value descriptor(tile::DotOp op, Value number);
 
   RoleLowering &roles;
@@ -41,7 +45,9 @@ private:
   SmallVector<std::pair<tile::DotOp, Values>> inFlight;
   llvm::DenseMap<Value, Values> packed; ///< register operands of this chunk
   Values live;                          ///< those that products in flight read
-  Value valueOffset; ///< bytes from v's panels to this lane's ldmatrix row
+  llvm::DenseMap<Operation *, Values> begun; ///< sums that products begin with
+  bool isLast = false; ///< what is lowered is the last chunk's own code
+  Value valueOffset;   ///< bytes from v's panels to this lane's ldmatrix row
 };
 
 /// The accumulators of a 64 x `rows` product: pairs of rows of the tile for one
@@ -207,12 +213,85 @@ Value Chain::descriptor(tile::DotOp op, Value number) {
                             1024);
 }
 
+/// Evaluates what a product begins with, if any, as far as it does not wait
+/// for a product: in the shadow of those in flight. The last chunk has no
+/// registers for parts of it.
+void Chain::ahead(Value start) {
+  if (!start || start.getDefiningOp<tile::DotOp>())
+    return;
+  if (!isInFlight(start))
+    return (void)elements(start);
+  for (Value operand : start.getDefiningOp()->getOperands())
+    if (!isLast && !isInFlight(operand))
+      (void)elements(operand);
+}
+
+/// What a product adds to; only the last chunk has those of a choice.
+Value Chain::startOf(tile::DotOp op) {
+  Value start = op.getAcc();
+  auto before = start ? start.getDefiningOp<tile::DotOp>() : tile::DotOp();
+  return !isLast && before && roles.choiceOf(before) ? before.getAcc() : start;
+}
+
+/// A product of the last chunk, 16 rows at a time, each waited for: speed does
+/// not count, but registers do.
+void Chain::lowerAlone(tile::DotOp op, Value number) {
+  Value source = roles.choiceOf(op).getTrueValue();
+  Values sums = elements(op.getAcc());
+  if (isInFlight(source))
+    wait();
+  Type element = getElementTypeOrSelf(op.getB().getType());
+  const Layout &layout =
+      at.distributed(cast<RankedTensorType>(source.getType()).getShape());
+  Value matrix = descriptor(op, number);
+  for (size_t step = 0; step < layout.groups.size() / 4; ++step) {
+    Values operand;
+    for (size_t i = 4 * step; i < 4 * step + 4; ++i) {
+      Values pair = at.evaluate(source, layout.groups[i]);
+      operand.push_back(b.pack16(pair[0], pair[1], element));
+    }
+    b.warpgroupFence(sums, operand);
+    b.warpgroupProduct(sums, operand, b.add64(matrix, step * 2048 / 16),
+                       /*fresh=*/false, /*transposed=*/true);
+    b.warpgroupCommit();
+    b.warpgroupWait(sums, operand);
+  }
+  at.registers[op.getResult()] = sums;
+}
+
+/// What `dots` read and begin with, all before the first of them is issued:
+/// nothing but the products touches their sums until they are waited for.
+void Chain::begin(ArrayRef<tile::DotOp> dots) {
+  Values operands, all;
+  for (tile::DotOp dot : dots)
+    ahead(startOf(dot));
+  for (tile::DotOp dot : dots)
+    operands.append(words(dot.getB()));
+  for (tile::DotOp dot : dots) {
+    Value start = startOf(dot);
+    bool continues = llvm::any_of(
+        dots, [&](tile::DotOp other) { return other.getResult() == start; });
+    if (start && !continues)
+      begun[dot] = elements(start);
+    all.append(begun[dot]);
+  }
+  llvm::SetVector<Value> read(operands.begin(), operands.end());
+  b.warpgroupFence(all, read.getArrayRef());
+  ArrayRef<Value> rest = all;
+  for (tile::DotOp dot : dots) {
+    Values &own = begun[dot];
+    own.assign(rest.begin(), rest.begin() + own.size());
+    rest = rest.drop_front(own.size());
+  }
+}
+
 void Chain::lowerDot(tile::DotOp op, Value number) {
   int64_t rows = cast<RankedTensorType>(op.getResult().getType()).getDimSize(0);
-  Value start = op.getAcc();
-  Values sums;
+  Value start = startOf(op);
+  Values sums = begun.lookup(op);
+  bool isBegun = !sums.empty();
   // Before the wait for the other operand, to be done in its shadow.
-  if (start && !isInFlight(start))
+  if (start && !isBegun && !isInFlight(start))
     sums = elements(start);
   Values operand = words(op.getB());
   auto *before = llvm::find_if(inFlight, [&](auto &entry) {
@@ -222,7 +301,7 @@ void Chain::lowerDot(tile::DotOp op, Value number) {
   if (continues) {
     sums = before->second;
     inFlight.erase(before);
-  } else if (start && sums.empty()) {
+  } else if (start && !isBegun && sums.empty()) {
     sums = elements(start);
   }
   bool fresh = sums.empty();
@@ -230,7 +309,7 @@ void Chain::lowerDot(tile::DotOp op, Value number) {
     Value undefined = LLVM::PoisonOp::create(b, b.getF32Type());
     sums.assign(rows / 2, undefined);
   }
-  if (fresh || continues) {
+  if (fresh || continues || isBegun) {
     Values none;
     b.warpgroupFence(none, operand);
   } else {
@@ -265,17 +344,25 @@ void Chain::wait() {
   live.clear();
 }
 
-void Chain::lowerChunk(Value number) {
+/// From the state before the chunk to the one after it, `sums`.
+void Chain::lowerChunk(Value number, Values &sums) {
+  at.registers[roles.chunkLoop.getRegionIterArg(0)] = sums;
   packed.clear();
+  begun.clear();
   at.memo.clear();
-  if (Value total = roles.parts.total)
-    at.slots[total] = roles.bufferOf(total, number);
+  const PreparedChunk &parts = roles.parts;
+  for (Value vector : {parts.total, parts.own, parts.strengths})
+    if (vector && at.place(vector).getStages() > 1)
+      at.slots[vector] = roles.bufferOf(vector, number);
   b.waitBarrier(roles.loadedValue(number),
                 roles.parityOf(number, roles.valueStages()));
   b.waitBarrier(roles.preparedImage(number),
                 roles.parityOf(number, roles.imageStages()));
-  SmallVector<tile::DotOp> dots = inOrder();
-  if (!roles.parts.inverse) {
+  SmallVector<tile::DotOp> dots = inOrder(), chosen;
+  llvm::copy_if(dots, std::back_inserter(chosen),
+                [&](tile::DotOp dot) { return roles.choiceOf(dot); });
+  llvm::erase_if(dots, [&](tile::DotOp dot) { return roles.choiceOf(dot); });
+  if (!parts.inverse) {
     // No product is in flight while the state's registers are read.
     readValues(number);
     for (tile::DotOp dot : dots)
@@ -285,13 +372,26 @@ void Chain::lowerChunk(Value number) {
           start && !start.getDefiningOp<tile::DotOp>())
         (void)elements(start);
   }
+  // With an erase the first two make W.
+  size_t waitedFor = parts.inverse ? 2 : 0;
   for (auto [i, dot] : llvm::enumerate(dots)) {
+    if (i == waitedFor && roles.isRefined()) {
+      if (isLast)
+        for (tile::DotOp choice : chosen)
+          lowerAlone(choice, number);
+      begin(ArrayRef(dots).drop_front(i));
+    }
     lowerDot(dot, number);
-    if (i == 0 && roles.parts.inverse)
+    if (i == 0 && parts.inverse) {
       readValues(number);
+      if (roles.isRefined())
+        ahead(dots[1].getAcc());
+    }
   }
   wait();
   writeOutput(number);
+  sums =
+      at.registers[roles.chunkLoop.getBody()->getTerminator()->getOperand(0)];
 }
 
 //===-- The role
@@ -311,13 +411,16 @@ void Chain::run() {
       b.add(valueOffset, b.mul(b.div(at.thread, 128),
                                at.place(roles.values.getResult()).getPitch()));
   Values carried = initialState();
-  roles.loop(b.i32(0), roles.chunks, 1, carried,
-             [&](Value number, Values &sums) {
-               at.registers[loop.getRegionIterArg(0)] = sums;
-               lowerChunk(number);
-               Value next = loop.getBody()->getTerminator()->getOperand(0);
-               sums = at.registers[next];
-             });
+  bool isLastApart = llvm::any_of(
+      inOrder(), [&](tile::DotOp dot) { return roles.choiceOf(dot); });
+  Value last = b.add(roles.chunks, -1);
+  roles.loop(b.i32(0), isLastApart ? last : roles.chunks, 1, carried,
+             [&](Value number, Values &sums) { lowerChunk(number, sums); });
+  isLast = true;
+  if (isLastApart)
+    roles.choose(
+        b.less(b.i32(0), roles.chunks), carried,
+        [&](Values &sums) { lowerChunk(last, sums); }, [](Values &) {});
   at.registers[loop.getResult(0)] = carried;
   for (Operation *op = loop->getNextNode(); !isa<func::ReturnOp>(op);
        op = op->getNextNode())

@@ -153,12 +153,28 @@ ChunkPreparer::Values ChunkPreparer::vectorsOf(Value number) {
   return loaded;
 }
 
-/// This lane's element of `expression`, which is computed from `vectors`.
+/// This lane's element of `expression`, which is computed from `vectors`: a
+/// vector of the image, perhaps, that is not there yet.
 Value ChunkPreparer::evaluateRow(Value expression, ArrayRef<Value> vectors) {
   Group row = rowOfLane();
-  for (auto [load, loaded] : llvm::zip(parts.vectorLoads, vectors))
+  for (auto [load, loaded] : llvm::zip(parts.vectorLoads, vectors)) {
     at.remember(load.getResult(), row, {loaded});
-  return at.evaluate(expression, row)[0];
+    if (load.getResult() == expression)
+      return loaded;
+  }
+  return at.evaluateOp(expression.getDefiningOp(), row)[0];
+}
+
+/// Of a vector of the image.
+Value ChunkPreparer::vectorAt(Value vector, Value bytes) const {
+  return roles.pointer(b.add(buffer, bytes), at.place(vector).getOffset());
+}
+
+/// The write strengths are part of the image where the chain needs them.
+Value ChunkPreparer::strengthsAt(Value bytes, int64_t constant) const {
+  if (roles.isRefined())
+    return vectorAt(parts.strengths, b.add(bytes, constant));
+  return scratchAt(layout.strengths, bytes, constant);
 }
 
 //===-- After the pair has met
@@ -222,8 +238,8 @@ void ChunkPreparer::invertDiagonal() {
   for (int64_t i = 0; i < 16; i += 8)
     b.store(ArrayRef<Value>(x).slice(i, 8),
             scratchAt(layout.inverse, to, 2 * i), f16(), 16);
-  Value strength = b.load(scratchAt(layout.strengths, b.mul(at.lane, 4)),
-                          b.getF32Type(), 1, 4)[0];
+  Value strength =
+      b.load(strengthsAt(b.mul(at.lane, 4)), b.getF32Type(), 1, 4)[0];
   tile::PlaceAttr place = at.place(parts.system);
   Value unit = b.add(b.mul(half, 2), b.div(column, 8));
   Value base =
@@ -234,12 +250,19 @@ void ChunkPreparer::invertDiagonal() {
             roles.pointer(b.add(base, swizzled), place.getOffset() + i * 128),
             bf16(), 2);
   }
+  if (!roles.isRefined())
+    return;
+  // The chain applies the diagonal itself: column c has it in row c.
+  Value row = b.rem(column, 8);
+  Value swizzled = b.shiftLeft(b.bitXor(unit, row), 4);
+  Value diagonal = b.add(b.add(base, swizzled), b.mul(column, 128));
+  b.store({b.f32(0)}, roles.pointer(diagonal, place.getOffset()), bf16(), 2);
 }
 
 /// The write strength of row `first` + quad.
 Value ChunkPreparer::rowStrength(int64_t first) const {
-  return b.load(scratchAt(layout.strengths, b.mul(quad, 4), 4 * first),
-                b.getF32Type(), 1, 4)[0];
+  return b.load(strengthsAt(b.mul(quad, 4), 4 * first), b.getF32Type(), 1,
+                4)[0];
 }
 
 /// The first block's remaining keys, times the decay of the second.

@@ -48,6 +48,7 @@ private:
   void sumNorms();
   void rememberNorms();
   void finishNorms();
+  void storeOwn(Value at8, Value atQuad);
   Values decays(Value input, double scale);
   Values sumDecays(llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> words);
   Value triangle(int64_t unit);
@@ -102,6 +103,8 @@ private:
   void secondBlock();
   void tables(bool first);
   void invertDiagonal();
+  Value strengthsAt(Value bytes, int64_t constant = 0) const;
+  Value vectorAt(Value vector, Value bytes) const;
   Value rowStrength(int64_t first) const;
   void scaleRemaining();
   Values scaleLower();

@@ -23,24 +23,51 @@ static Value rowFactorOf(tile::ReduceOp norm) {
 
 /// Sums over the rows that norms are made of, for rows quad and quad + 8.
 void ChunkPreparer::sumNorms() {
-  if (parts.norms.empty())
+  SmallVector<tile::ReduceOp> all(parts.norms), readers(parts.norms);
+  if (parts.ownSum) {
+    all.push_back(parts.ownSum);
+    readers = {parts.ownSum}; // of all that the norms read
+  }
+  if (all.empty())
     return;
-  Values sums(2 * parts.norms.size(), b.f32(0));
+  Values sums(2 * all.size(), b.f32(0));
   roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
     enterSlice(slice);
-    for (auto [i, norm] : llvm::enumerate(parts.norms)) {
-      readLoads(norm.getInput(), /*tokens=*/false);
+    for (tile::ReduceOp reader : readers)
+      readLoads(reader.getInput(), /*tokens=*/false);
+    for (auto [i, norm] : llvm::enumerate(all))
       for (int64_t part = 0; part < 4; ++part)
         for (Value x : at.evaluate(norm.getInput(), rowPairs(part)))
           sums[2 * i + part % 2] = b.addF(sums[2 * i + part % 2], x);
-    }
   });
   for (Value &sum : sums)
     sum = b.sumLanes(sum, {1, 2});
   normRows = sums;
   normsFinished = false;
+  if (parts.ownSum)
+    storeOwn(normRows.pop_back_val(), normRows.pop_back_val());
   if (!isBounded())
     finishNorms();
+}
+
+/// The image takes what each query makes of its own key: lanes with an even
+/// number in row quad, the others in row quad + 8.
+void ChunkPreparer::storeOwn(Value at8, Value atQuad) {
+  rememberNorms();
+  Values own;
+  for (auto [half, sum] : {std::pair(0, atQuad), std::pair(1, at8)}) {
+    Group group;
+    group.col = rowPairs(half).row;
+    at.remember(parts.ownSum.getResult(), group, {sum});
+    own.push_back(parts.own == parts.ownSum.getResult()
+                      ? sum
+                      : at.evaluateOp(parts.own.getDefiningOp(), group)[0]);
+  }
+  Value lower = b.rem(inQuad, 2);
+  Value isFirst = b.equal(lower, b.i32(0));
+  Value row = b.add(firstRow, b.mul(lower, 8));
+  b.store({roles.select(isFirst, own[0], own[1])},
+          vectorAt(parts.own, b.mul(row, 4)), b.getF32Type(), 4);
 }
 
 /// Several loops use the factors that norms become, not the norms.
@@ -173,6 +200,8 @@ void ChunkPreparer::storeDiagonal(const Values &sums, Value strength) {
   if (strength)
     storeSystem(sums, strength);
   Value column = b.mul(inQuad, 2), beyond = b.add(quad, 1);
+  if (roles.isRefined()) // the chain applies the diagonal itself
+    beyond = quad;
   Value first = b.less(column, beyond);
   Value second = b.less(b.add(column, 1), beyond);
   auto masked = [&](Value x, Value y) {
@@ -196,8 +225,7 @@ void ChunkPreparer::storeSystem(const Values &sums, Value strength) {
   Value at8 = b.shuffle(strength, b.add(quad, 8));
   roles.branch(b.less(at.lane, b.i32(16)), [&] {
     Value row = b.add(b.mul(block, 16), at.lane);
-    b.store({strength}, scratchAt(layout.strengths, b.mul(row, 4)),
-            b.getF32Type(), 4);
+    b.store({strength}, strengthsAt(b.mul(row, 4)), b.getF32Type(), 4);
   });
   Value to = b.add(b.mul(block, layout.diagonalBytes),
                    b.add(b.mul(quad, 64), b.mul(inQuad, 8)));

@@ -155,6 +155,29 @@ bool RoleLowering::isDecayed(Value part, Value rows, bool toLast) {
          isLastRow(difference.getLhs(), parts.decay);
 }
 
+arith::SelectOp RoleLowering::choiceOf(tile::DotOp op) {
+  auto choice = at.roundedSource(op.getB()).getDefiningOp<arith::SelectOp>();
+  bool isScalar = choice && choice.getCondition().getType().isInteger(1);
+  return isScalar ? choice : arith::SelectOp();
+}
+
+bool RoleLowering::isOfLastChunk(arith::SelectOp choice) {
+  auto is = choice.getCondition().getDefiningOp<arith::CmpIOp>();
+  auto next = is ? is.getLhs().getDefiningOp<arith::AddIOp>() : nullptr;
+  return next && is.getPredicate() == arith::CmpIPredicate::eq &&
+         is.getRhs() == chunkLoop.getUpperBound() &&
+         next.getLhs() == chunkLoop.getInductionVar() &&
+         getConstantIntValue(next.getRhs()) == 1 &&
+         matchPattern(choice.getFalseValue(), m_AnyZeroFloat());
+}
+
+/// True if `value` is `sum`, or that times other vectors.
+static bool isMultipleOf(Value value, tile::ReduceOp sum) {
+  while (auto mul = value.getDefiningOp<arith::MulFOp>())
+    value = mul.getLhs();
+  return sum && value == sum.getResult();
+}
+
 LogicalResult RoleLowering::matchPart(Value part) {
   Value source = at.roundedSource(part), vector;
   auto is = [&](Value &which) {
@@ -164,12 +187,18 @@ LogicalResult RoleLowering::matchPart(Value part) {
   auto type = cast<RankedTensorType>(part.getType());
   if (isLastRow(exponentOf(source), parts.decay))
     return is(parts.total);
-  if (parts.inverse &&
-      besideBroadcast(source, 1, vector) == parts.inverse.getResult() &&
+  if (part == parts.strengths)
+    return success();
+  if (isMultipleOf(source, parts.ownSum))
+    return is(parts.own);
+  Value inverse = parts.inverse ? besideBroadcast(source, 1, vector) : Value();
+  if (inverse && isRefined())
+    inverse = belowDiagonal(inverse, /*strict=*/true);
+  if (inverse && inverse == parts.inverse.getResult() &&
       vector == parts.strengths)
     return is(parts.system);
   if (type.getRank() == 2 && type.getDimSize(1) == chunkRows()) {
-    if (Value rows = matchGram(source, /*strict=*/false)) {
+    if (Value rows = matchGram(source, /*strict=*/isRefined())) {
       parts.queryRows = rows;
       return is(parts.attention);
     }

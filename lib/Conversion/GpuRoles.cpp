@@ -52,12 +52,18 @@ LogicalResult RoleLowering::match() {
     } else if (auto inverse = dyn_cast<tile::UnitTrilInverseOp>(op)) {
       parts.inverse = inverse;
     } else if (auto sum = dyn_cast<tile::ReduceOp>(op)) {
-      parts.norms.push_back(sum);
-    } else if (op.getNumResults() == 1) {
-      tile::PlaceAttr place = at.place(op.getResult(0));
-      if (place && place.getStages() > 1 && !isa<tile::LoadOp>(op))
-        images.push_back(op.getResult(0));
+      auto product = sum.getInput().getDefiningOp<arith::MulFOp>();
+      bool isSquare = !product || product.getLhs() == product.getRhs();
+      if (isSquare)
+        parts.norms.push_back(sum);
+      else
+        parts.ownSum = sum;
     }
+    if (op.getNumResults() != 1 || isa<tile::LoadOp>(op))
+      continue;
+    tile::PlaceAttr place = at.place(op.getResult(0));
+    if (place && place.getStages() > 1)
+      images.push_back(op.getResult(0));
   }
   Value output = this->output ? this->output.getValue() : Value();
   llvm::erase(images, output);
@@ -79,6 +85,12 @@ LogicalResult RoleLowering::match() {
     }
   bool hasDecays = parts.remaining && parts.total;
   bool erases = parts.keys && parts.system;
+  if (static_cast<bool>(parts.own) != isRefined())
+    return refuse();
+  for (auto dot : chunkLoop.getOps<tile::DotOp>())
+    if (arith::SelectOp choice = choiceOf(dot);
+        choice && (!isRefined() || !isOfLastChunk(choice)))
+      return refuse();
   bool isComplete = parts.queries && parts.attention &&
                     (hasDecays || (!parts.decay && parts.keys)) &&
                     (erases || !parts.inverse);

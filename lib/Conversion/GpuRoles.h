@@ -21,8 +21,10 @@ struct PreparedChunk {
   mlir::Value remaining;           ///< [C, K]: keys times 2^(G_last - G)
   mlir::Value system, attention;   ///< [C, C]: inverse * beta, gram of q
   mlir::Value total;               ///< [K]: 2^G_last
+  mlir::Value own; ///< [C]: queries times their own keys, if refined
   llvm::SmallVector<tile::LoadOp> vectorLoads; ///< [C]: beta, decays of heads
   llvm::SmallVector<tile::ReduceOp> norms;     ///< sums over rows of q and k
+  tile::ReduceOp ownSum;                       ///< and over their product
 };
 
 /// x of x * broadcast(vector along `along`) with the vector, or null.
@@ -47,6 +49,11 @@ private:
   /// if `value` is none. Learns what the keys are.
   Value matchGram(Value value, bool strict);
   bool isDecayed(Value part, Value rows, bool toLast);
+  bool isRefined() const { return at.schedule.getRefined(); }
+  /// The choice of a scalar between an operand and zeros, or null: a product
+  /// that only some chunks have.
+  mlir::arith::SelectOp choiceOf(tile::DotOp op);
+  bool isOfLastChunk(mlir::arith::SelectOp choice);
   mlir::LogicalResult lowerPrologue();
   void lowerLongest(tile::LongestOp op);
   void forScalars(llvm::function_ref<void(Value, Value, int64_t)> keep);

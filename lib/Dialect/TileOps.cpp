@@ -69,15 +69,18 @@ int64_t kdac::tile::prepareTurn(ScheduleAttr schedule) {
   return clusterBlocks(schedule) * preparePairs(schedule);
 }
 
-int64_t kdac::tile::imageBytes(int64_t keyDim, int64_t chunk) {
-  return 3 * chunk * keyDim * 2 + 2 * chunk * chunk * 2 + keyDim * 4;
+int64_t kdac::tile::imageBytes(int64_t keyDim, ScheduleAttr schedule) {
+  int64_t chunk = schedule.getChunk();
+  int64_t diagonals = schedule.getRefined() ? 2 * chunk * 4 : 0;
+  return 3 * chunk * keyDim * 2 + 2 * chunk * chunk * 2 + keyDim * 4 +
+         diagonals;
 }
 
 LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    StringRef target, StringRef form,
                                    int64_t chunk, int64_t leaf, int64_t vTile,
                                    int64_t warps, int64_t stages, Type operand,
-                                   Type gram, StringRef roles) {
+                                   Type gram, StringRef roles, bool refined) {
   // schedule C1
   if (form != "chunk" && form != "step" && form != "rows")
     return emitError() << "expected form \"chunk\", \"step\" or \"rows\", but "
@@ -113,6 +116,12 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
     return emitError() << "expected stages that " << kClusterBlocks
                        << " blocks of a cluster share evenly, but got "
                        << stages;
+  // schedule C7
+  bool hasRoles = roles != "fused" && roles != "split" && chunk > 1;
+  if (refined && !(hasRoles && operand.isBF16()))
+    return emitError() << "expected roles as warps and bf16 operands where "
+                          "products are refined, but got roles \""
+                       << roles << "\" and operand " << operand;
   return success();
 }
 

@@ -83,6 +83,7 @@ double flopRate(const Variant &variant, const Gpu &gpu) {
     return gpu.scalarFlops;
   switch (reference::productsOf(variant)) {
   case reference::Products::BF16:
+  case reference::Products::Refined:
     return gpu.tensorFlops;
   case reference::Products::TF32:
     return gpu.tensorFlops / 2;

@@ -13,6 +13,7 @@ struct Chunk {
   Value first, valid; ///< first token, number of tokens that exist
   Value q, k, v;      ///< [C, K], [C, K], [C, V], f32; q and k normalised
   Value beta;         ///< [C] or null
+  Value own;          ///< [C]: each token's query times its own key, if refined
   Value cumulative;   ///< G: [C, K], [C] or null (no decay)
 };
 
@@ -20,36 +21,46 @@ class ChunkForm {
 public:
   explicit ChunkForm(KernelBuilder &kernel)
       : kernel(kernel), b(kernel.b), chunk(kernel.schedule.getChunk()),
-        operand(kernel.schedule.getOperand()) {}
+        operand(kernel.schedule.getOperand()),
+        refined(kernel.schedule.getRefined()) {}
 
   void build();
 
 private:
   Value body(Value number, Value state);
   Chunk load(Value number);
-  Value normalised(const MappedOperand &source, Value rows);
+  Value inverseNorms(const MappedOperand &source, Value rows);
+  Value normalised(Value rows, Value norms);
   std::pair<Value, Value> grams(const Chunk &c);
   Value updates(const Chunk &c, Value gram, Value erased);
   Value decayed(const Chunk &c, Value rows);
-  Value nextState(const Chunk &c, Value state, Value updates);
+  Value addUpdates(Value state, Value keys, Value w);
+  Value nextState(const Chunk &c, Value state, Value w);
   Value op(Value x) { return b.round(x, operand); }
 
   KernelBuilder &kernel;
   TileBuilder &b;
   int64_t chunk;
   Type operand;
+  bool refined;
+  Value chunks; ///< how many there are
+  Value isLast; ///< i1: this is the last one
 };
 
 } // namespace
 
-/// rows (f32), normalised if the map says so.
-Value ChunkForm::normalised(const MappedOperand &source, Value rows) {
+/// [C]: what normalises rows (f32), or null if no map says so.
+Value ChunkForm::inverseNorms(const MappedOperand &source, Value rows) {
   auto norm = dyn_cast_or_null<dplr::L2NormOp>(source.map);
   if (!norm)
-    return rows;
+    return {};
   Value squares = b.sum(b.mul(rows, rows), 1);
   Value eps = b.constantLike(squares, norm.getEps().convertToDouble());
-  return b.mul(rows, b.rowFactor(b.rsqrt(b.add(squares, eps)), rows));
+  return b.rsqrt(b.add(squares, eps));
+}
+
+Value ChunkForm::normalised(Value rows, Value norms) {
+  return norms ? b.mul(rows, b.rowFactor(norms, rows)) : rows;
 }
 
 Chunk ChunkForm::load(Value number) {
@@ -63,14 +74,22 @@ Chunk ChunkForm::load(Value number) {
   Value gate = kernel.loadGate(c.first, chunk, c.valid);
   c.beta = kernel.loadBeta(c.first, chunk, c.valid);
   // Every load stands before the first use of one.
-  c.q = normalised(kernel.problem.q, q);
-  c.k = normalised(kernel.problem.k, k);
+  Value qNorms = inverseNorms(kernel.problem.q, q);
+  c.q = normalised(q, qNorms);
+  Value kNorms = inverseNorms(kernel.problem.k, k);
+  c.k = normalised(k, kNorms);
+  if (refined) {
+    c.own = b.sum(b.mul(q, k), 1);
+    for (Value norms : {qNorms, kNorms})
+      c.own = norms ? b.mul(c.own, norms) : c.own;
+  }
   if (Value decay = kernel.logDecay(gate, chunk, c.valid))
     c.cumulative = tile::CumsumOp::create(b, decay.getType(), decay);
   return c;
 }
 
-/// A_kk (strictly lower) and A_qk (lower); A_kk is null without an erase.
+/// A_kk (strictly lower) and A_qk (lower, if refined without its diagonal);
+/// A_kk is null without an erase.
 std::pair<Value, Value> ChunkForm::grams(const Chunk &c) {
   bool erases = kernel.problem.recurrence.getDelta();
   auto square = b.tileType({chunk, chunk});
@@ -82,7 +101,7 @@ std::pair<Value, Value> ChunkForm::grams(const Chunk &c) {
       strict.push_back(true);
     }
     left.push_back(c.q);
-    strict.push_back(false);
+    strict.push_back(refined);
     SmallVector<Type> types(left.size(), square);
     auto gram = tile::DecayedGramOp::create(b, types, c.k, c.cumulative, left,
                                             kernel.schedule.getLeaf(),
@@ -101,7 +120,7 @@ std::pair<Value, Value> ChunkForm::grams(const Chunk &c) {
     return b.maskLower(gram, strict);
   };
   Value akk = erases ? product(keys, true) : Value();
-  return {akk, product(op(c.q), false)};
+  return {akk, product(op(c.q), refined)};
 }
 
 /// rows times 2^G: what the decayed state at the chunk's start sees.
@@ -113,23 +132,42 @@ Value ChunkForm::decayed(const Chunk &c, Value rows) {
   return op(b.mul(rows, perChannel ? decay : b.rowFactor(decay, rows)));
 }
 
-/// W [C, V]: the rank-one updates of the chunk's tokens, as a product operand.
-/// `erased` is what the state before the chunk holds under its keys.
+/// W [C, V]: the rank-one updates of the chunk's tokens, in f32. `erased` is
+/// what the state before the chunk holds under its keys. The system's diagonal
+/// is the write strength: refined, it is applied without a rounding.
 Value ChunkForm::updates(const Chunk &c, Value gram, Value erased) {
   if (!gram)
-    return op(c.beta ? b.mul(c.v, b.rowFactor(c.beta, c.v)) : c.v);
+    return c.beta ? b.mul(c.v, b.rowFactor(c.beta, c.v)) : c.v;
   Value lower = gram;
   if (c.beta)
     lower = b.mul(lower, b.rowFactor(c.beta, lower));
   Value inverse = tile::UnitTrilInverseOp::create(b, lower.getType(), lower);
+  if (refined)
+    inverse = b.maskLower(inverse, /*strict=*/true);
   if (c.beta)
     inverse = b.mul(inverse, b.colFactor(c.beta, inverse));
-  return op(b.dot(op(inverse), op(b.sub(c.v, erased))));
+  Value system = op(inverse), u = b.sub(c.v, erased), rounded = op(u), own;
+  if (refined)
+    own = c.beta ? b.mul(u, b.rowFactor(c.beta, u)) : u;
+  return b.dot(system, rounded, own);
 }
 
-Value ChunkForm::nextState(const Chunk &c, Value state, Value updates) {
+/// state + keysᵀ W. Refined, the last chunk also adds what rounding leaves out
+/// of W: nearly all of a final state comes from there where tokens decay.
+Value ChunkForm::addUpdates(Value state, Value keys, Value w) {
+  Value rounded = op(w);
+  // Without an erase W is v, as loaded.
+  if (refined && kernel.problem.recurrence.getDelta()) {
+    Value rest = b.sub(w, b.toF32(rounded));
+    rest = arith::SelectOp::create(b, isLast, rest, b.constantLike(rest, 0.0));
+    state = b.dot(keys, op(rest), state, /*transA=*/true);
+  }
+  return b.dot(keys, rounded, state, /*transA=*/true);
+}
+
+Value ChunkForm::nextState(const Chunk &c, Value state, Value w) {
   if (!c.cumulative)
-    return b.dot(op(c.k), updates, state, /*transA=*/true);
+    return addUpdates(state, op(c.k), w);
   Value last = b.row(c.cumulative, chunk - 1);
   bool perChannel = kernel.problem.decayRank() == 3;
   Value remaining, total;
@@ -147,19 +185,31 @@ Value ChunkForm::nextState(const Chunk &c, Value state, Value updates) {
                         state);
   }
   Value keys = op(b.mul(c.k, remaining));
-  return b.dot(keys, updates, b.mul(state, total), /*transA=*/true);
+  return addUpdates(b.mul(state, total), keys, w);
 }
 
 Value ChunkForm::body(Value number, Value state) {
   kernel.markCut(number);
+  if (refined)
+    isLast = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
+                                   b.addI(number, b.index(1)), chunks);
   Chunk c = load(number);
   auto [akk, aqk] = grams(c);
   // Both products of the state stand together: they share its fragments.
   Value operandState = op(state);
   Value erased = akk ? b.dot(decayed(c, c.k), operandState) : Value();
-  Value out = b.dot(decayed(c, c.q), operandState);
-  Value w = updates(c, akk, erased);
-  out = b.dot(op(aqk), w, out);
+  Value queries = decayed(c, c.q), out;
+  bool ownFirst = refined && akk;
+  if (!ownFirst)
+    out = b.dot(queries, operandState);
+  Value w = updates(c, akk, erased), rounded = op(w);
+  // The attention's diagonal: refined, it is applied without a rounding. Where
+  // W depends on no state it comes last, or it would not be the chain's.
+  if (ownFirst)
+    out = b.dot(queries, operandState, b.mul(w, b.rowFactor(c.own, w)));
+  out = b.dot(op(aqk), rounded, out);
+  if (refined && !akk)
+    out = b.fma(w, b.rowFactor(c.own, w), out);
   // The scale waits until here, where no rounding to a narrow type is ahead.
   out = b.mul(out, b.splat(kernel.arg("scale"), {chunk, kernel.valueTile}));
   Value next = nextState(c, state, w);
@@ -168,7 +218,7 @@ Value ChunkForm::body(Value number, Value state) {
 }
 
 void ChunkForm::build() {
-  Value chunks = arith::CeilDivSIOp::create(b, kernel.length, b.index(chunk));
+  chunks = arith::CeilDivSIOp::create(b, kernel.length, b.index(chunk));
   Value initial = kernel.loadState();
   auto loop = scf::ForOp::create(b, b.index(0), chunks, b.index(1),
                                  ValueRange{initial});

@@ -555,7 +555,8 @@ func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {
   check->setAttr(tile::kScheduleAttr,
                  tile::ScheduleAttr::get(b.getContext(), s.getTarget(), "step",
                                          1, 1, s.getVTile(), warps, 1,
-                                         s.getOperand(), s.getGram(), "fused"));
+                                         s.getOperand(), s.getGram(), "fused",
+                                         /*refined=*/false));
   b.setInsertionPointToStart(check.addEntryBlock());
   auto at = [&](StringRef name) -> Value {
     for (auto [i, argument] : llvm::enumerate(check.getArguments()))

@@ -33,6 +33,7 @@ public:
   const Problem &problem;
   const Part part;
   tile::ScheduleAttr schedule;
+  int64_t imageBytes = 0; ///< of a chunk in the workspace, with segments
   mlir::func::FuncOp function;
   mlir::OpBuilder base;
   TileBuilder b;

@@ -129,7 +129,7 @@ void RolePlacer::placeImages() {
   }
   int64_t stride = llvm::alignTo(offset, kAlignment);
   int64_t keyDim = type(loop.getResult(0)).getDimSize(0);
-  if (offset > tile::imageBytes(keyDim, chunk))
+  if (offset > tile::imageBytes(keyDim, schedule))
     llvm::report_fatal_error("an image is larger than its place in workspaces");
   OpBuilder b(kernel);
   kernel->setAttr("tile.image",

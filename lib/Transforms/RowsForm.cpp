@@ -57,7 +57,8 @@ tile::ScheduleAttr chooseRows(Operation *op, const Target &target) {
   }
   Type f32 = Float32Type::get(op->getContext());
   return tile::ScheduleAttr::get(op->getContext(), target.name, "rows", 1, 1,
-                                 columns, warps, 1, f32, f32, "fused");
+                                 columns, warps, 1, f32, f32, "fused",
+                                 /*refined=*/false);
 }
 
 namespace {

@@ -131,8 +131,7 @@ Value KernelBuilder::behindImages() {
   int64_t chunk = schedule.getChunk();
   Value images = b.addI(
       arith::CeilDivSIOp::create(b, tokenLimit, b.index(chunk)), arg("N"));
-  int64_t elements = tile::imageBytes(problem.keyDim(), chunk) / 4;
-  return b.mulI(b.mulI(images, arg("HV")), b.index(elements));
+  return b.mulI(b.mulI(images, arg("HV")), b.index(imageBytes / 4));
 }
 
 /// First element of the state before segment `number` >= 1 of this sequence and
@@ -302,7 +301,7 @@ Cut::Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count)
            "segmented = less(" + text(kSegmentCost) +
                " * segments + 2 * chunks, chunks * segments)"};
   workspace = "(ceildiv(tokens, " + text(chunk) + ") + N) * HV * " +
-              text(tile::imageBytes(keyDim, chunk)) +
+              text(tile::imageBytes(keyDim, schedule)) +
               " + N * HV * segments * " +
               text(keyDim * (keyDim + problem.valueDim()) * 4);
 }
@@ -310,13 +309,15 @@ Cut::Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count)
 std::string buildSegments(func::FuncOp source, const Problem &problem,
                           tile::ScheduleAttr schedule, int64_t count) {
   Cut cut(problem, schedule, count);
+  int64_t imageBytes = tile::imageBytes(problem.keyDim(), schedule);
   Builder b(source.getContext());
   auto with = [&](StringRef roles, int64_t vTile, int64_t warps,
                   int64_t stages) {
     return tile::ScheduleAttr::get(
         b.getContext(), schedule.getTarget(), schedule.getForm(),
         schedule.getChunk(), schedule.getLeaf(), vTile, warps, stages,
-        schedule.getOperand(), schedule.getGram(), roles);
+        schedule.getOperand(), schedule.getGram(), roles,
+        schedule.getRefined() && roles != "fused");
   };
   auto chain = [&](int64_t vTile) {
     return with("chain", vTile, 4 * (vTile / tile::kChainColumns + 1),
@@ -325,6 +326,7 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
   auto build = [&](Part part, StringRef suffix, tile::ScheduleAttr schedule,
                    const std::string &grid) {
     KernelBuilder kernel(source, problem, schedule, part);
+    kernel.imageBytes = imageBytes;
     if (part == Part::Join)
       kernel.joinSegments();
     else

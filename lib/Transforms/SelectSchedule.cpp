@@ -41,7 +41,8 @@ int64_t chooseLeaf(const Problem &problem, int64_t chunk) {
 }
 
 /// Product operands: tensor cores take bf16 where the inputs have no more
-/// mantissa themselves, else tf32, whose range is f32's.
+/// mantissa themselves, else tf32, whose range is f32's. Roles as warps are
+/// made for 16-bit operands and refine what rounds most instead.
 Type chooseOperand(const Problem &problem, bool host) {
   MLIRContext *context = problem.dtype().getContext();
   if (host)
@@ -153,8 +154,7 @@ Choice chooseGpuStep(const Problem &problem) {
 /// Roles as warps of one kernel: a chain on wgmma, prepare on blocks of 16 rows
 /// with one anchor each, raw rows in the bytes of 16-bit products. Null, or
 /// what stands against it.
-const char *refuseWarps(const Problem &problem, const Target &target,
-                        Type operand) {
+const char *refuseWarps(const Problem &problem, const Target &target) {
   if (!target.hasWarpgroupProducts)
     return "the target has no warpgroup products";
   dplr::RecurrenceOp op = problem.recurrence;
@@ -171,8 +171,8 @@ const char *refuseWarps(const Problem &problem, const Target &target,
                       isa_and_nonnull<dplr::L2NormOp>(problem.q.map);
   if ((hasChannels || !problem.decay) && !isNormalised)
     return "they need q and k normalised in the kernel, or one decay per head";
-  if (!problem.dtype().isBF16() || !operand.isBF16())
-    return "they need bf16 inputs and product operands";
+  if (!problem.dtype().isBF16())
+    return "they need bf16 inputs";
   if (hasChannels &&
       getElementTypeOrSelf(problem.decay.source).getIntOrFloatBitWidth() != 16)
     return "they need 16-bit gate logits";
@@ -221,7 +221,7 @@ void chooseBeside(func::FuncOp function, const Problem &problem,
   auto rows = [&](int64_t count, int64_t columns, int64_t warps = 8) {
     return tile::ScheduleAttr::get(context, target.name, "rows", count, 1,
                                    columns, host ? 1 : warps, 1, f32, f32,
-                                   "fused");
+                                   "fused", /*refined=*/false);
   };
   auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
   if (form.getValue() == dplr::Form::Step) {
@@ -289,7 +289,7 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       choice = chooseGpuStep(*problem);
     const char *against = "only the chunk form has them";
     if (isChunk)
-      against = refuseWarps(*problem, row, operand);
+      against = refuseWarps(*problem, row);
     bool free = chunk == 0 && warps == 0 && (vTile == 0 || vTile % 64 == 0);
     StringRef role = chooseRoles(isChunk && !host, !against && free);
     if (role == "warps" && against) {
@@ -298,10 +298,12 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
           << "; roles split and fused have no such needs";
       return failure();
     }
-    if (role == "warps")
+    if (role == "warps") {
       choice = chooseWarpRoles(vTile                            ? vTile
                                : problem->valueDim() % 128 == 0 ? 128
                                                                 : 64);
+      operand = BFloat16Type::get(&getContext());
+    }
     if (chunk && isChunk)
       choice.chunk = chunk;
     if (vTile && !wholeHeads)
@@ -319,14 +321,16 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
           << (host ? "on the host" : "in the step form") << "; use roles fused";
       return failure();
     }
+    bool refined = role == "warps" &&
+                   problem->recurrence.getPrecision() != dplr::Precision::Fast;
     if (failed(tile::ScheduleAttr::verify(
             [&] { return function.emitOpError(); }, row.name, formName,
             choice.chunk, leaf, choice.vTile, choice.warps, choice.stages,
-            operand, gram, role)))
+            operand, gram, role, refined)))
       return failure();
     return tile::ScheduleAttr::get(
         &getContext(), row.name, formName, choice.chunk, leaf, choice.vTile,
-        choice.warps, choice.stages, operand, gram, role);
+        choice.warps, choice.stages, operand, gram, role, refined);
   }
 
   void runOnOperation() override {
@@ -363,12 +367,13 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       bool shares = roles.empty() && problem->decayRank() == 3;
       if (s.getRoles() == "warps" && vTile == 0 &&
           half % tile::kChainColumns == 0)
-        function->setAttr(
-            tile::kFewProgramsAttr,
-            tile::ScheduleAttr::get(
-                &getContext(), s.getTarget(), s.getForm(), s.getChunk(),
-                s.getLeaf(), half, chooseWarpRoles(half).warps, s.getStages(),
-                s.getOperand(), s.getGram(), shares ? "cluster" : "warps"));
+        function->setAttr(tile::kFewProgramsAttr,
+                          tile::ScheduleAttr::get(
+                              &getContext(), s.getTarget(), s.getForm(),
+                              s.getChunk(), s.getLeaf(), half,
+                              chooseWarpRoles(half).warps, s.getStages(),
+                              s.getOperand(), s.getGram(),
+                              shares ? "cluster" : "warps", s.getRefined()));
     }
   }
 };

@@ -60,9 +60,10 @@ private:
   Value workspaceOf(func::FuncOp function);
   tile::ScheduleAttr with(int64_t stages, int64_t warps) {
     tile::ScheduleAttr s = schedule;
-    return tile::ScheduleAttr::get(
-        s.getContext(), s.getTarget(), s.getForm(), s.getChunk(), s.getLeaf(),
-        s.getVTile(), warps, stages, s.getOperand(), s.getGram(), s.getRoles());
+    return tile::ScheduleAttr::get(s.getContext(), s.getTarget(), s.getForm(),
+                                   s.getChunk(), s.getLeaf(), s.getVTile(),
+                                   warps, stages, s.getOperand(), s.getGram(),
+                                   s.getRoles(), s.getRefined());
   }
 
   func::FuncOp kernel;

@@ -55,6 +55,18 @@ func.func private @schedule_c6() attributes {tile.schedule = #tile.schedule<
 
 // -----
 
+// expected-error @below {{expected roles as warps and bf16 operands where products are refined, but got roles "split" and operand 'bf16'}}
+func.func private @schedule_c7_roles() attributes {tile.schedule = #tile.schedule<
+  target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64, warps = 8, stages = 1, operand = bf16, gram = bf16, roles = "split", refined = true>}
+
+// -----
+
+// expected-error @below {{expected roles as warps and bf16 operands where products are refined, but got roles "warps" and operand 'tf32'}}
+func.func private @schedule_c7_operand() attributes {tile.schedule = #tile.schedule<
+  target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64, warps = 8, stages = 1, operand = tf32, gram = bf16, roles = "warps", refined = true>}
+
+// -----
+
 func.func @longest_c1(%r: !tile.ref<f32>, %i: index) {
   // expected-error @below {{expected offsets of i32 or i64, but got 'f32'}}
   %0 = tile.longest %r[%i] of %i : <f32>

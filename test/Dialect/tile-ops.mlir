@@ -23,6 +23,12 @@ func.func private @schedule_split() attributes {tile.schedule =
   #tile.schedule<target = "sm_80", form = "chunk", chunk = 16, leaf = 1, v_tile = 32,
                  warps = 8, stages = 1, operand = bf16, gram = bf16, roles = "split">}
 
+// CHECK: roles = "warps", refined = true>
+func.func private @schedule_refined() attributes {tile.schedule =
+  #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64,
+                 warps = 20, stages = 6, operand = bf16, gram = bf16, roles = "warps",
+                 refined = true>}
+
 // CHECK-LABEL: func.func @split(
 // CHECK: tile.num_programs : index
 // CHECK: tile.view %{{.*}}[2048] : !tile.ref<i8> -> !tile.ref<bf16>

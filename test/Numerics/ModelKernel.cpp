@@ -102,13 +102,14 @@ public:
   }
 
   /// The equations of design.md 4.
-  void chunk(int64_t first, int64_t tokens, Buffer &out) {
+  void chunk(int64_t first, int64_t tokens, bool isLast, Buffer &out) {
     load(first, tokens);
     for (int64_t i = 1; i < tokens; ++i)
       for (int64_t c = 0; c < g.cols; ++c)
         g(i, c) += g(i - 1, c);
     Matrix w = writes(tokens);
-    Matrix attention = gram(q, false), fromState = decayedFromStart(q);
+    Matrix attention = gram(q, options.refined);
+    Matrix fromState = decayedFromStart(q);
     float scale = static_cast<float>(op.scale);
     for (float &x : attention.x)
       x *= scale;
@@ -118,8 +119,9 @@ public:
     Matrix local = product(operand(attention), operand(w));
     for (int64_t i = 0; i < tokens; ++i)
       for (int64_t j = 0; j < op.valueDim; ++j)
-        out.set(first + i, hv, j, past(i, j) + local(i, j));
-    advance(w, tokens);
+        out.set(first + i, hv, j,
+                past(i, j) + local(i, j) + scale * own(i) * w(i, j));
+    advance(w, tokens, isLast);
   }
 
 private:
@@ -130,6 +132,14 @@ private:
 
   Matrix operand(Matrix m) const {
     return roundedTo(std::move(m), options.operand);
+  }
+
+  /// The attention's diagonal where it is no part of the product, else 0.
+  float own(int64_t i) const {
+    float sum = 0.0f;
+    for (int64_t c = 0; options.refined && c < q.cols; ++c)
+      sum += q(i, c) * k(i, c);
+    return sum;
   }
 
   Matrix loadRows(const Rows &rows, int64_t first, int64_t tokens, int64_t head,
@@ -203,15 +213,32 @@ private:
     for (int64_t i = 0; i < tokens; ++i)
       for (int64_t j = 0; j < tokens; ++j)
         t(i, j) *= beta(j, 0);
-    return product(operand(t), operand(u));
+    Matrix own(tokens, op.valueDim);
+    for (int64_t i = 0; options.refined && i < tokens; ++i) {
+      for (int64_t j = 0; j < op.valueDim; ++j)
+        own(i, j) = t(i, i) * u(i, j);
+      t(i, i) = 0.0f;
+    }
+    Matrix w = product(operand(t), operand(u));
+    for (size_t i = 0; i < w.x.size(); ++i)
+      w.x[i] += own.x[i];
+    return w;
   }
 
-  void advance(const Matrix &w, int64_t tokens) {
+  void advance(const Matrix &w, int64_t tokens, bool isLast) {
     Matrix keys = k;
     for (int64_t i = 0; i < tokens; ++i)
       for (int64_t c = 0; c < op.keyDim; ++c)
         keys(i, c) *= std::exp2(g(tokens - 1, c) - g(i, c));
     Matrix added = product(transposed(operand(keys)), operand(w));
+    if (options.refined && isLast) {
+      Matrix rest = w, rounded = operand(w);
+      for (size_t i = 0; i < rest.x.size(); ++i)
+        rest.x[i] -= rounded.x[i];
+      Matrix more = product(transposed(operand(keys)), operand(rest));
+      for (size_t i = 0; i < added.x.size(); ++i)
+        added.x[i] += more.x[i];
+    }
     for (int64_t c = 0; c < s.rows; ++c)
       for (int64_t j = 0; j < s.cols; ++j)
         s(c, j) = s(c, j) * std::exp2(g(tokens - 1, c)) + added(c, j);
@@ -240,7 +267,7 @@ std::optional<std::string> runModel(Case &c, const ModelOptions &options) {
     int64_t length = isChunk ? options.chunk : 1, end = op.offsets[n + 1];
     for (int64_t t = op.offsets[n]; t < end; t += length)
       if (isChunk)
-        head.chunk(t, std::min(length, end - t), out);
+        head.chunk(t, std::min(length, end - t), t + length >= end, out);
       else
         head.step(t, out);
     if (ht)

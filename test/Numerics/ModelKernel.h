@@ -15,6 +15,9 @@ enum class OperandType { F32, TF32, F16, BF16 };
 struct ModelOptions {
   int64_t chunk = 64;
   OperandType operand = OperandType::F32;
+  /// The diagonals of triangular products stay f32, and the last chunk adds to
+  /// the state what rounding leaves out of W.
+  bool refined = false;
 };
 
 /// Runs the case's form. Supports every recurrence in the step form, all but

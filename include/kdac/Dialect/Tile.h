@@ -70,8 +70,9 @@ int64_t preparePairs(ScheduleAttr schedule);
 /// Chunks from one of a pair to its next.
 int64_t prepareTurn(ScheduleAttr schedule);
 /// Bytes of the image of one chunk: keys and queries times their decay, the
-/// remaining keys; system and attention side by side; the total decay.
-int64_t imageBytes(int64_t keyDim, int64_t chunk);
+/// remaining keys; system and attention side by side; the total decay; the
+/// diagonals of the two where the schedule is refined.
+int64_t imageBytes(int64_t keyDim, ScheduleAttr schedule);
 
 /// Bytes of one element in memory. tf32 is kept in 32 bits.
 int64_t bytesOf(mlir::Type element);

@@ -21,13 +21,19 @@ struct RoundingRow {
   std::string_view why;
 };
 
-/// What a chunk kernel's product operands are rounded to.
-enum class Products { F32, TF32, BF16 };
+/// What a chunk kernel's product operands are rounded to. Refined: bf16, but
+/// what weighs most in a chunk is not (docs/decisions/0021).
+enum class Products { F32, TF32, BF16, Refined };
 
 /// The contract of `precision` (docs/NUMERICS.md): f32 on the host and in the
-/// step form; else fast is bf16, high is tf32 (or f16, which has as many bits),
-/// and default is bf16 for bf16 inputs and tf32 for others.
+/// step form; else fast is bf16, and default is bf16 for bf16 inputs, refined
+/// where dplr-select-schedule can, and tf32 for others; high is refined where
+/// the variant's own schedule is, else tf32 (or f16, which has as many bits).
 Products productsOf(const Variant &variant);
+
+/// True if the variant's own schedule has roles as warps, which refine their
+/// products unless precision is fast: what dplr-select-schedule finds out.
+bool hasRefinedSchedule(const Variant &variant);
 
 /// What a kernel's arithmetic costs before the result is rounded: relative RMS
 /// errors of out and final state. Empty fields match everything.
