@@ -5,9 +5,10 @@
 // Does not: take machine code (the runtime then falls back to a pack's PTX), or
 // run anything asynchronously.
 //
-// The environment varies it: KDAC_EMU_SM (90), KDAC_EMU_SEED (0: warps in
-// turn), KDAC_EMU_LATE=1, KDAC_EMU_THREADS (1), KDAC_EMU_UNINITIALISED=0 and
-// KDAC_EMU_PROXIES=0 (do not look), KDAC_EMU_TRACE=BLOCK:WARP,
+// The environment varies it: KDAC_EMU_SM (90), KDAC_EMU_SMS (132
+// multiprocessors), KDAC_EMU_SEED (0: warps in turn), KDAC_EMU_LATE=1,
+// KDAC_EMU_THREADS (1), KDAC_EMU_UNINITIALISED=0 and KDAC_EMU_PROXIES=0 (do not
+// look), KDAC_EMU_TRACE=BLOCK:WARP,
 // KDAC_EMU_VERBOSE=1 (a line for every launch), KDAC_EMU_OMIT=TEXT or N:TEXT
 // (leave out all lines of PTX that contain TEXT, or the Nth, from 0: does the
 // emulator notice?).
@@ -161,9 +162,10 @@ Result cuDeviceGetName(char *name, int length, int) {
 }
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
   int sm = static_cast<int>(number("KDAC_EMU_SM", 90));
-  *value = attribute == ComputeMajor               ? sm / 10
-           : attribute == ComputeMinor             ? sm % 10
-           : attribute == MultiprocessorCount      ? 132
+  *value = attribute == ComputeMajor   ? sm / 10
+           : attribute == ComputeMinor ? sm % 10
+           : attribute == MultiprocessorCount
+               ? static_cast<int>(number("KDAC_EMU_SMS", 132))
            : attribute == SharedBytesPerBlockOptin ? 232448
            : attribute == L2CacheBytes             ? 50 << 20
                                                    : 0;
