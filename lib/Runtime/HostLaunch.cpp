@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
@@ -13,6 +14,15 @@ namespace kdac {
 namespace {
 
 constexpr int64_t kLine = 64;
+
+/// Tells the processor that this thread only waits.
+void relax() {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
 
 /// Scratch of one thread; grows, never shrinks.
 class Scratch {
@@ -36,6 +46,16 @@ private:
   int64_t size = 0;
 };
 
+/// Watches for `isDone` about as long as putting a thread to sleep and waking
+/// it takes: launches often follow each other sooner.
+template <typename Condition> void watch(Condition isDone) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point end = Clock::now() + std::chrono::microseconds(50);
+  while (!isDone() && Clock::now() < end)
+    for (int i = 0; i < 16 && !isDone(); ++i)
+      relax();
+}
+
 struct Launch {
   HostEntry entry = nullptr;
   void **args = nullptr;
@@ -50,9 +70,10 @@ struct HostPool::State {
   std::condition_variable wake, done;
   Launch launch;
   std::atomic<int64_t> next{0};
-  uint64_t generation = 0; // of `launch`
-  int working = 0;         // workers that have not finished it
-  bool stop = false;
+  // Written under `mutex`.
+  std::atomic<uint64_t> generation{0}; // of `launch`
+  std::atomic<int> working{0};         // workers that have not finished it
+  std::atomic<bool> stop{false};
   std::vector<Scratch> scratch; // [threads], the caller's first
   std::vector<std::thread> workers;
 
@@ -69,6 +90,7 @@ struct HostPool::State {
     uint64_t seen = 0;
     for (;;) {
       Launch job;
+      watch([&] { return stop || generation != seen; });
       {
         std::unique_lock<std::mutex> lock(mutex);
         wake.wait(lock, [&] { return stop || generation != seen; });
@@ -134,6 +156,7 @@ bool HostPool::run(HostEntry entry, void **args, int64_t grid,
   }
   state->wake.notify_all();
   state->drain(job, state->scratch.front().get());
+  watch([&] { return state->working == 0; });
   std::unique_lock<std::mutex> lock(state->mutex);
   state->done.wait(lock, [&] { return state->working == 0; });
   return true;

@@ -70,9 +70,9 @@ int main(int argc, char **argv) {
     settings.driver = argv[2];
   auto executor = selftest::makeExecutor(settings);
   if (!pack.ok() || !executor.ok()) {
-    std::printf("%s\n", (pack.ok() ? executor.status() : pack.status())
-                            .message()
-                            .c_str());
+    std::printf(
+        "%s\n",
+        (pack.ok() ? executor.status() : pack.status()).message().c_str());
     return 2;
   }
   bool passed = true;
