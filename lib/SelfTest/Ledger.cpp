@@ -27,7 +27,8 @@ ordered_json caseJson(const PackVariant &packed, const Entry &entry) {
   ordered_json lengths;
   if (!entry.lengths.empty())
     lengths = entry.lengths;
-  return {{"recurrence", v.recurrence},
+  bool isRows = v.form == Form::Rows; // whose recurrence means nothing
+  return {{"recurrence", isRows ? "none" : v.recurrence},
           {"form", spell(v.form)},
           {"B", entry.batch},
           {"T", entry.tokens},
