@@ -124,13 +124,11 @@ void HostOps::launchRows(RowOp op, int64_t width,
                          const std::function<void(NamedCall &)> &set) {
   if (!first.ok())
     return;
-  RowCalls<HostKernel>::One *one = rowCalls.find(op, width);
-  if (!one)
-    return fail(Status(ErrorCode::Unsupported,
-                       "no kernel was loaded for rows of " +
-                           std::to_string(width) + " elements"));
-  set(one->call);
-  if (Status s = one->kernel.launch(pool, one->call.arguments()); !s.ok())
+  Status s = rowCalls.run(op, width, set,
+                          [&](HostKernel &kernel, CallArguments arguments) {
+                            return kernel.launch(pool, arguments);
+                          });
+  if (!s.ok())
     fail(s);
 }
 
@@ -162,8 +160,7 @@ void HostOps::sigmoidGate(Rows gate, Rows x) {
 }
 
 void HostOps::activate(Rows gate, Rows up, Rows y) {
-  bool isSitu = config.activation == Activation::Situ;
-  launchRows(isSitu ? RowOp::Situ : RowOp::Silu, 0,
+  launchRows(activationOf(config), 0,
              [&](NamedCall &call) { setProduct(call, config, gate, up, y); });
 }
 

@@ -1,5 +1,6 @@
 // Promises: calls of a pack's kernels of form rows (norms, products with a
-// gate, sums, copies) on activations, for host and GPU alike. Does not: launch.
+// gate, sums, copies) on activations, for host and GPU alike. Does not: know
+// how a kernel is launched.
 #ifndef KDAC_LIB_MODEL_ROWCALLS_H
 #define KDAC_LIB_MODEL_ROWCALLS_H
 
@@ -16,8 +17,12 @@ StatusOr<const PackVariant *> selectRows(const PackReader &pack,
                                          const Place &place, RowOp op,
                                          Element type, int64_t width = 0);
 
-/// The kernels of one machine, a GpuKernel or HostKernel each. `launch` runs
-/// one on its call.
+/// The gated product behind the config's first two products of an MLP.
+inline RowOp activationOf(const ModelConfig &config) {
+  return config.activation == Activation::Situ ? RowOp::Situ : RowOp::Silu;
+}
+
+/// The kernels of one machine, a GpuKernel or HostKernel each.
 template <typename Kernel> class RowCalls {
 public:
   struct One {
@@ -43,9 +48,8 @@ public:
         one = std::make_unique<One>(std::move(*kernel));
       return kernel.status();
     };
-    RowOp gated =
-        config.activation == Activation::Situ ? RowOp::Situ : RowOp::Silu;
-    for (RowOp op : {RowOp::Add, RowOp::Sigmoid, RowOp::Gather, gated})
+    for (RowOp op :
+         {RowOp::Add, RowOp::Sigmoid, RowOp::Gather, activationOf(config)})
       if (Status s = add(op, 0); !s.ok())
         return s;
     if (config.experts > 0 && place.gpu) // the host goes expert by expert
@@ -58,12 +62,18 @@ public:
     return Status::success();
   }
 
-  /// The kernel of `op`, of norms for rows of `width`; null if there is none.
-  One *find(RowOp op, int64_t width = 0) {
+  /// Calls the kernel of `op`, of norms for rows of `width`: `set` makes the
+  /// call, `launch` takes kernel and arguments.
+  template <typename Set, typename Launch>
+  Status run(RowOp op, int64_t width, Set set, Launch launch) {
     auto found = kernels.lower_bound({op, width});
-    return found == kernels.end() || found->first.first != op
-               ? nullptr
-               : found->second.get();
+    if (found == kernels.end() || found->first.first != op)
+      return Status(ErrorCode::Unsupported,
+                    "no kernel was loaded for rows of " +
+                        std::to_string(width) + " elements");
+    One &one = *found->second;
+    set(one.call);
+    return launch(one.kernel, one.call.arguments());
   }
 
 private:

@@ -96,6 +96,7 @@ private:
   LogicalResult visit(dplr::CombineOp op);
   Rows matrix(Value value);
   RowOperands rowOperands(Operation *op, RowOp kind);
+  LogicalResult keepRows(Value result, const RowOperands &o);
   LogicalResult bindOffsets(dplr::RecurrenceOp op, Operands &operands);
   std::vector<int64_t> indices(Value value);
   void bindPool(dplr::RecurrenceOp op, Operands &operands);
@@ -461,6 +462,11 @@ RowOperands Interpreter::rowOperands(Operation *op, RowOp kind) {
   return o;
 }
 
+LogicalResult Interpreter::keepRows(Value result, const RowOperands &o) {
+  keep(result, runRows(o).out, {o.tokens, o.width});
+  return success();
+}
+
 LogicalResult Interpreter::visit(dplr::RmsNormOp op) {
   RowOperands o = rowOperands(op, RowOp::Norm);
   o.x = matrix(op.getInput());
@@ -484,16 +490,14 @@ LogicalResult Interpreter::visit(dplr::GatedProductOp op) {
     o.beta = at(op.getBeta()).element(0);
     o.linear = at(op.getLinear()).element(0);
   }
-  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
-  return success();
+  return keepRows(op.getResult(), o);
 }
 
 LogicalResult Interpreter::visit(dplr::AddOp op) {
   RowOperands o = rowOperands(op, RowOp::Add);
   o.x = matrix(op.getInput());
   o.branch = matrix(op.getBranch());
-  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
-  return success();
+  return keepRows(op.getResult(), o);
 }
 
 LogicalResult Interpreter::visit(dplr::GatherOp op) {
@@ -502,8 +506,7 @@ LogicalResult Interpreter::visit(dplr::GatherOp op) {
   o.index = indices(op.getIndex());
   o.sources = o.tokens;
   o.tokens = at(op.getIndex()).shape[0];
-  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
-  return success();
+  return keepRows(op.getResult(), o);
 }
 
 LogicalResult Interpreter::visit(dplr::CombineOp op) {
@@ -514,8 +517,7 @@ LogicalResult Interpreter::visit(dplr::CombineOp op) {
   o.sources = o.tokens;
   o.tokens = at(op.getIndex()).shape[0];
   o.entries = at(op.getIndex()).shape[1];
-  keep(op.getResult(), runRows(o).out, {o.tokens, o.width});
-  return success();
+  return keepRows(op.getResult(), o);
 }
 
 LogicalResult Interpreter::visit(Operation &op) {

@@ -186,11 +186,11 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
     most.checked = false; // every index with every other takes half a minute
     specs.push_back(most);
   }
-  // More programs a head than small grids have: the other way to join segments.
-  if (many && variant.form == Form::Chunk)
-    specs.push_back(dense(1, 70, 18, 18));
-  // More programs of whole heads than any GPU has multiprocessors.
   if (many && variant.form == Form::Chunk) {
+    // More programs a head than small grids have: the other way to join
+    // segments.
+    specs.push_back(dense(1, 70, 18, 18));
+    // More programs of whole heads than any GPU has multiprocessors.
     specs.push_back(packed({0, 70, 33, 400, 5, 96, 0, 200, 1}, 24, 24));
     specs.push_back(dense(5, 97, 17, 34));
   }

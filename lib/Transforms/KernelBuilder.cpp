@@ -1,5 +1,4 @@
 #include "KernelBuilder.h"
-#include "kdac/Target/Targets.h"
 
 #include "llvm/Support/MathExtras.h"
 
@@ -487,14 +486,7 @@ void KernelBuilder::prefetchState() {
   tile::PrefetchOp::create(b, ref, base, slice);
 }
 
-void KernelBuilder::awaitOtherCalls() {
-  const Target *target = findTarget(schedule.getTarget());
-  if (!target || !target->hasDependentLaunch)
-    return;
-  tile::AwaitLaunchOp::create(b);
-  tile::StartNextOp::create(b);
-  function->setAttr(tile::kWaitsAttr, b.getUnitAttr());
-}
+void KernelBuilder::awaitOtherCalls() { b.awaitOtherCalls(function, schedule); }
 
 void KernelBuilder::storeState(Value state, Value ref, Value slot) {
   StateAccess at = stateAccess(slot);

@@ -179,14 +179,7 @@ void RowsForm::locate(bool isWholeRow) {
 
 /// What kernels of other calls wrote is needed from here on; only parameters
 /// are read before (Kernel.h).
-void RowsForm::awaitOtherCalls() {
-  const Target *target = findTarget(schedule.getTarget());
-  if (!target || !target->hasDependentLaunch)
-    return;
-  tile::AwaitLaunchOp::create(b);
-  tile::StartNextOp::create(b);
-  function->setAttr(tile::kWaitsAttr, b.getUnitAttr());
-}
+void RowsForm::awaitOtherCalls() { b.awaitOtherCalls(function, schedule); }
 
 /// Where the program's columns of row `number` begin.
 Value RowsForm::at(StringRef name, Value number) {

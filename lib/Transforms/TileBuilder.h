@@ -5,6 +5,7 @@
 
 #include "kdac/Dialect/Tile.h"
 #include "mlir/Dialect/Arith/IR/Arith.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Math/IR/Math.h"
 #include "mlir/Dialect/SCF/IR/SCF.h"
 #include "mlir/IR/ImplicitLocOpBuilder.h"
@@ -54,6 +55,10 @@ public:
   /// Exact conversion to f32, or rounding from f32 to `element`.
   Value toF32(Value x);
   Value round(Value x, mlir::Type element);
+
+  /// Waits for the kernels of other calls where the target overlaps them, and
+  /// lets the next one begin; says so on `kernel`.
+  void awaitOtherCalls(mlir::func::FuncOp kernel, tile::ScheduleAttr schedule);
 
   // Shape.
   Value splat(Value scalar, llvm::ArrayRef<int64_t> shape);

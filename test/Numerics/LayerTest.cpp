@@ -131,19 +131,22 @@ TEST_P(LayerTest, BadIndicesChangeNoCache) {
   expectCorrect(spec);
 }
 
-// The slot that a sequence starts from may be one of its snapshots', whichever.
-TEST_P(LayerTest, SnapshotsOverTheSource) {
-  if (!variant.snapshots)
-    return;
+void expectSnapshotsOverTheSource(CaseSpec spec) {
+  spec.sequences = 1;
+  spec.slots = {2};
   for (size_t over = 0; over < 5; ++over) {
-    CaseSpec spec = specOf(variant, 5);
-    spec.sequences = 1;
-    spec.slots = {2};
     spec.snapshots = {4, 0, -1, 3, 5};
     spec.snapshots[over] = 2;
     expectCorrect(spec);
   }
+}
+
+// The slot that a sequence starts from may be one of its snapshots', whichever.
+TEST_P(LayerTest, SnapshotsOverTheSource) {
+  if (!variant.snapshots)
+    return;
   CaseSpec spec = specOf(variant, 5);
+  expectSnapshotsOverTheSource(spec);
   spec.hasSnapshots = false;
   expectCorrect(spec);
 }
@@ -183,15 +186,9 @@ TEST_P(LayerTest, SharedKeyHeadsOfFreshSequencesAndBadIndices) {
 TEST_P(LayerTest, SharedKeyHeadsWithSnapshotsOverTheSource) {
   if (!variant.snapshots)
     return;
-  for (size_t over = 0; over < 5; ++over) {
-    CaseSpec spec = specOf(variant, 5);
-    spec.sequences = 1;
-    spec.valueHeads = 6;
-    spec.slots = {2};
-    spec.snapshots = {4, 0, -1, 3, 5};
-    spec.snapshots[over] = 2;
-    expectCorrect(spec);
-  }
+  CaseSpec spec = specOf(variant, 5);
+  spec.valueHeads = 6;
+  expectSnapshotsOverTheSource(spec);
 }
 
 // Going on from a snapshot of any token equals never having gone further.

@@ -163,17 +163,29 @@ bool sameBlock(Warp &w, const AsyncOp &op) {
   return !w.cta->cluster.failed;
 }
 
-void bulkLoadNow(Warp &w, const AsyncOp &op) {
+/// 16 bytes at a time, from and to where the functions say; false once one of
+/// them has failed.
+template <typename From, typename To>
+bool copyPieces(const AsyncOp &op, From from, To to) {
   for (uint32_t at = 0; at < op.bytes; at += 16) {
-    const uint8_t *from = accessGlobal(w, op.lane, op.global + at, 16);
-    uint8_t *to =
-        from ? accessShared(w, op.lane, op.shared + at, 16, Access::Write, true)
-             : nullptr;
-    if (!to)
-      return;
-    std::memcpy(to, from, 16);
+    const uint8_t *source = from(at);
+    uint8_t *target = source ? to(at) : nullptr;
+    if (!target)
+      return false;
+    std::memmove(target, source, 16);
   }
-  arrive(w, op.lane, op.mbarrier, 0, -int64_t(op.bytes));
+  return true;
+}
+
+void bulkLoadNow(Warp &w, const AsyncOp &op) {
+  auto from = [&](uint32_t at) {
+    return accessGlobal(w, op.lane, op.global + at, 16);
+  };
+  auto to = [&](uint32_t at) {
+    return accessShared(w, op.lane, op.shared + at, 16, Access::Write, true);
+  };
+  if (copyPieces(op, from, to))
+    arrive(w, op.lane, op.mbarrier, 0, -int64_t(op.bytes));
 }
 /// Between blocks of the cluster, or within one. Memory that is reached here
 /// may have gone since the copy began.
@@ -183,27 +195,24 @@ void bulkCopyNow(Warp &w, const AsyncOp &op) {
                            "completed");
   if (w.cta->options.late && !markCopy(w, op, -1))
     return;
-  for (uint32_t at = 0; at < op.bytes; at += 16) {
-    const uint8_t *from = accessShared(w, op.lane, uint32_t(op.global) + at, 16,
-                                       Access::Read, true);
-    uint8_t *to =
-        from ? accessShared(w, op.lane, op.shared + at, 16, Access::Write, true)
-             : nullptr;
-    if (!to)
-      return;
-    std::memmove(to, from, 16);
-  }
-  arrive(w, op.lane, op.mbarrier, 0, -int64_t(op.bytes));
+  auto from = [&](uint32_t at) {
+    return accessShared(w, op.lane, uint32_t(op.global) + at, 16, Access::Read,
+                        true);
+  };
+  auto to = [&](uint32_t at) {
+    return accessShared(w, op.lane, op.shared + at, 16, Access::Write, true);
+  };
+  if (copyPieces(op, from, to))
+    arrive(w, op.lane, op.mbarrier, 0, -int64_t(op.bytes));
 }
 void bulkStoreNow(Warp &w, const AsyncOp &op) {
-  for (uint32_t at = 0; at < op.bytes; at += 16) {
-    const uint8_t *from =
-        accessShared(w, op.lane, op.shared + at, 16, Access::Read, true);
-    uint8_t *to = from ? accessGlobal(w, op.lane, op.global + at, 16) : nullptr;
-    if (!to)
-      return;
-    std::memcpy(to, from, 16);
-  }
+  auto from = [&](uint32_t at) {
+    return accessShared(w, op.lane, op.shared + at, 16, Access::Read, true);
+  };
+  auto to = [&](uint32_t at) {
+    return accessGlobal(w, op.lane, op.global + at, 16);
+  };
+  copyPieces(op, from, to);
 }
 
 /// ops: to, from, bytes, mbarrier. target: offsets are folded into registers by

@@ -11,17 +11,6 @@ namespace {
 
 constexpr const char *pair = ".explicitcluster\n.reqnctapercluster 2, 1, 1";
 
-void expectReport(const std::string &report, const std::string &part) {
-  EXPECT_NE(report.find(part), std::string::npos) << "report: " << report;
-}
-
-Options lateSeed(uint64_t seed) {
-  Options o;
-  o.late = true;
-  o.seed = seed;
-  return o;
-}
-
 /// `text` with `part` replaced, which must be there.
 std::string with(std::string text, const std::string &part,
                  const std::string &instead) {

@@ -8,17 +8,6 @@ using namespace kdac::ptx::test;
 
 namespace {
 
-void expectReport(const std::string &report, const std::string &part) {
-  EXPECT_NE(report.find(part), std::string::npos) << "report: " << report;
-}
-
-Options lateSeed(uint64_t seed) {
-  Options o;
-  o.late = true;
-  o.seed = seed;
-  return o;
-}
-
 /// A producer warp fills two stages by bulk copies; a consumer warp adds them
 /// up. `extra`: arrivals that `empty` expects too many.
 std::string pipeline(int extra = 0) {

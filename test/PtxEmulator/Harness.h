@@ -1,9 +1,11 @@
-// Promises: PTX snippets run on the emulator with arrays as parameters.
-// Does not: check anything.
+// Promises: PTX snippets run on the emulator with arrays as parameters, and
+// what tests of its reports share. Does not: check anything else.
 #ifndef KDAC_PTXEMULATOR_HARNESS_H
 #define KDAC_PTXEMULATOR_HARNESS_H
 
 #include "Emulator.h"
+
+#include <gtest/gtest.h>
 
 #include <cstring>
 
@@ -63,6 +65,18 @@ private:
   Launch launch;
   std::vector<uint8_t> params;
 };
+
+inline void expectReport(const std::string &report, const std::string &part) {
+  EXPECT_NE(report.find(part), std::string::npos) << "report: " << report;
+}
+
+/// Late copies and products, in a random order of warps.
+inline Options lateSeed(uint64_t seed) {
+  Options o;
+  o.late = true;
+  o.seed = seed;
+  return o;
+}
 
 /// What every test of lanes begins with: %r0 the thread, %rd0.. the arrays,
 /// each advanced by 4 bytes a thread.

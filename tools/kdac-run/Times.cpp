@@ -2,13 +2,14 @@
 // the same model with MLA layers only; and how long prompts take.
 #include "Commands.h"
 
+#include "kdac/Runtime/HostLaunch.h"
+
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <thread>
 
 namespace kdac::runtool {
 
@@ -32,28 +33,24 @@ double medianOf(std::vector<double> values) {
 /// Bytes a second that `threads` threads (0: one per core) read and write
 /// together when they copy what no cache holds.
 double copyBandwidth(int threads) {
-  if (threads == 0)
-    threads =
-        static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  constexpr size_t each = size_t(128) << 20;
-  std::vector<std::vector<char>> from(static_cast<size_t>(threads)), to(from);
+  constexpr size_t piece = size_t(16) << 20;
+  HostPool pool(threads);
+  size_t pieces = 8 * static_cast<size_t>(pool.threads());
+  std::vector<char> from(pieces * piece, 1), to(pieces * piece, 2);
+  void *args[] = {to.data(), from.data()};
+  HostEntry copy = [](void **args, int64_t begin, int64_t end, void *) {
+    size_t at = static_cast<size_t>(begin) * piece;
+    std::memcpy(static_cast<char *>(args[0]) + at,
+                static_cast<char *>(args[1]) + at,
+                static_cast<size_t>(end - begin) * piece);
+  };
   std::vector<double> rates;
-  for (int turn = 0; turn < 6; ++turn) {
-    std::vector<std::thread> workers;
+  for (int turn = 0; turn < 5; ++turn) {
     Clock::time_point start = Clock::now();
-    for (size_t i = 0; i < from.size(); ++i)
-      workers.emplace_back([&, i] {
-        if (turn == 0) { // pages where they are used
-          from[i].assign(each, 1);
-          to[i].assign(each, 2);
-        }
-        std::memcpy(to[i].data(), from[i].data(), each);
-      });
-    for (std::thread &worker : workers)
-      worker.join();
-    if (turn > 0)
-      rates.push_back(2.0 * static_cast<double>(each * from.size()) /
-                      secondsSince(start));
+    if (!pool.run(copy, args, static_cast<int64_t>(pieces), 0))
+      return NAN;
+    rates.push_back(2.0 * static_cast<double>(pieces * piece) /
+                    secondsSince(start));
   }
   return medianOf(rates);
 }

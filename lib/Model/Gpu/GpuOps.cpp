@@ -344,8 +344,7 @@ gpu::ActivationArgs GpuOps::activation() const {
 }
 
 void GpuOps::activate(Rows gate, Rows up, Rows y) {
-  bool isSitu = config.activation == Activation::Situ;
-  launchRows(isSitu ? RowOp::Situ : RowOp::Silu, 0,
+  launchRows(activationOf(config), 0,
              [&](NamedCall &call) { setProduct(call, config, gate, up, y); });
 }
 

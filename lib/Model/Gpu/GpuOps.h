@@ -112,15 +112,12 @@ private:
   template <typename Set> void launchRows(RowOp op, int64_t width, Set set) {
     if (!first.ok())
       return;
-    RowCalls<GpuKernel>::One *one = rowCalls.find(op, width);
-    if (!one)
-      return keep(Status(ErrorCode::Unsupported,
-                         "no kernel was loaded for rows of " +
-                             std::to_string(width) + " elements"));
-    set(one->call);
     // It waits for the kernel before it, whose writes are its inputs.
-    keep(one->kernel.launch(gpu->stream(), one->call.arguments(),
-                            /*overlap=*/true));
+    keep(rowCalls.run(op, width, set,
+                      [&](const GpuKernel &kernel, CallArguments arguments) {
+                        return kernel.launch(gpu->stream(), arguments,
+                                             /*overlap=*/true);
+                      }));
   }
   void fewRows(const Product *list, int64_t count);
   void manyRows(const Product &p);
