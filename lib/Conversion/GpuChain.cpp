@@ -23,6 +23,11 @@ private:
 
   void layOut(int64_t rows);
   Values initialState();
+  Values loadState();
+  void storeState(tile::StoreOp op);
+  SmallVector<Group> runs() const;
+  void exchangePairs(Values &runs);
+  void swapInner(Values &state) const;
   void lowerChunk(Value number, Values &sums);
   SmallVector<tile::DotOp> inOrder();
   void lowerDot(tile::DotOp op, Value number);
@@ -72,6 +77,75 @@ void Chain::layOut(int64_t rows) {
   at.layouts.push_back({shape, std::move(layout)});
 }
 
+/// What this thread moves of a state whose rows follow each other in memory: of
+/// two accumulators 8 rows apart an even lane takes four rows of the first, its
+/// own and the next lane's, an odd one four of the second. Half as many
+/// accesses as pairs of rows, and each touches as many lines.
+SmallVector<Group> Chain::runs() const {
+  Value pair = b.mul(b.rem(at.lane, 4), 2);
+  Value isOdd = b.equal(b.rem(at.lane, 2), b.i32(1));
+  Value first = roles.select(isOdd, b.add(pair, 6), pair);
+  auto type = cast<RankedTensorType>(roles.chunkLoop.getResult(0).getType());
+  ArrayRef<Group> groups = at.distributed(type.getShape()).groups;
+  SmallVector<Group> result;
+  for (size_t i = 0; i < groups.size(); i += 4)
+    for (size_t half : {0, 1}) {
+      Group run = groups[i + half];
+      run.row.base = first;
+      run.width = 4;
+      result.push_back(run);
+    }
+  return result;
+}
+
+/// From the rows of runs to this lane's own, or back.
+void Chain::exchangePairs(Values &runs) {
+  Value isOdd = b.equal(b.rem(at.lane, 2), b.i32(1));
+  Value other = b.bitXor(at.lane, b.i32(1));
+  for (size_t i = 0; i < runs.size(); i += 4)
+    for (size_t j : {i, i + 1}) {
+      Value &low = runs[j], &high = runs[j + 2];
+      Value got = b.shuffle(roles.select(isOdd, low, high), other);
+      low = roles.select(isOdd, got, low);
+      high = roles.select(isOdd, high, got);
+    }
+}
+
+/// From the order of runs, halves outside, to the accumulators', or back.
+void Chain::swapInner(Values &state) const {
+  for (size_t i = 0; i < state.size(); i += 8)
+    for (size_t j : {i + 2, i + 3})
+      std::swap(state[j], state[j + 2]);
+}
+
+Chain::Values Chain::loadState() {
+  tile::LoadOp load = roles.state;
+  const Layout &layout = at.distributed(load.getResult().getType().getShape());
+  Values loaded;
+  if (!load.getTransposed()) {
+    for (const Group &group : layout.groups)
+      loaded.append(at.loadPresent(load, group));
+    return loaded;
+  }
+  for (const Group &run : runs())
+    loaded.append(at.loadPresent(load, run));
+  exchangePairs(loaded);
+  swapInner(loaded);
+  return loaded;
+}
+
+/// Whole, if the argument is there.
+void Chain::storeState(tile::StoreOp op) {
+  Values state = elements(at.roundedSource(op.getValue()));
+  swapInner(state);
+  exchangePairs(state);
+  auto made = scf::IfOp::create(b, at.presence(op.getRef()));
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(made.thenBlock());
+  for (auto [i, run] : llvm::enumerate(runs()))
+    at.storePresent(op, run, ArrayRef<Value>(state).slice(4 * i, 4));
+}
+
 /// The sizes are whole, so only the argument's absence decides what is loaded;
 /// what the loop starts from is computed from it.
 Chain::Values Chain::initialState() {
@@ -84,10 +158,7 @@ Chain::Values Chain::initialState() {
   auto made = scf::IfOp::create(b, types, present, /*withElse=*/true);
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(made.thenBlock());
-  Values loaded;
-  for (const Group &group : layout.groups)
-    loaded.append(at.loadPresent(load, group));
-  scf::YieldOp::create(b, loaded);
+  scf::YieldOp::create(b, loadState());
   b.setInsertionPointToStart(made.elseBlock());
   scf::YieldOp::create(b, Values(layout.slots, b.f32(0)));
   b.setInsertionPointAfter(made);
@@ -423,8 +494,15 @@ void Chain::run() {
         [&](Values &sums) { lowerChunk(last, sums); }, [](Values &) {});
   at.registers[loop.getResult(0)] = carried;
   for (Operation *op = loop->getNextNode(); !isa<func::ReturnOp>(op);
-       op = op->getNextNode())
-    (void)at.lowerOp(op);
+       op = op->getNextNode()) {
+    auto store = dyn_cast<tile::StoreOp>(op);
+    if (store && store.getTransposed() &&
+        cast<RankedTensorType>(store.getValue().getType()).getShape() ==
+            cast<RankedTensorType>(loop.getResult(0).getType()).getShape())
+      storeState(store);
+    else
+      (void)at.lowerOp(op);
+  }
   at.layouts = std::move(saved);
 }
 

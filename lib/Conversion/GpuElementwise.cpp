@@ -441,7 +441,6 @@ void GpuLowering::storeVector(tile::StoreOp op, const Group &group,
 void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
                               ArrayRef<Group> groups, ArrayRef<Values> elements,
                               Value speaks) {
-  int64_t bytes = bytesOf(at.element);
   Value condition =
       validityOf(op.getRef(), op.getValid(), tileType(op.getValue()).getShape(),
                  groups.front());
@@ -452,15 +451,25 @@ void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
     auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
     b.setInsertionPointToStart(branch.thenBlock());
   }
-  for (auto [group, values] : llvm::zip(groups, elements)) {
-    if (isContiguous(at, group)) {
-      int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
-      b.store(values, globalPointer(at, group, 0), at.element, align);
-      continue;
-    }
-    for (auto [i, element] : llvm::enumerate(values))
-      b.store(element, globalPointer(at, group, i), at.element, bytes);
+  for (auto [group, values] : llvm::zip(groups, elements))
+    storePresent(op, at, group, values);
+}
+
+void GpuLowering::storePresent(tile::StoreOp op, const Access &at,
+                               const Group &group, ValueRange elements) {
+  int64_t bytes = bytesOf(at.element);
+  if (isContiguous(at, group)) {
+    int64_t align = std::min<int64_t>(op.getAlign(), group.width * bytes);
+    b.store(elements, globalPointer(at, group, 0), at.element, align);
+    return;
   }
+  for (auto [i, element] : llvm::enumerate(elements))
+    b.store(element, globalPointer(at, group, i), at.element, bytes);
+}
+
+void GpuLowering::storePresent(tile::StoreOp op, const Group &group,
+                               ValueRange elements) {
+  storePresent(op, accessOf(op, tileType(op.getValue())), group, elements);
 }
 
 void GpuLowering::argumentsOf(Value ref, SmallVectorImpl<Value> &arguments) {

@@ -239,6 +239,10 @@ private:
   Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
   /// Stores groups that are all valid or all not; `speaks` may silence the
   /// thread.
+  void storePresent(tile::StoreOp op, const Access &at, const Group &group,
+                    mlir::ValueRange elements);
+  void storePresent(tile::StoreOp op, const Group &group,
+                    mlir::ValueRange elements);
   void storeGroups(tile::StoreOp op, const Access &at,
                    llvm::ArrayRef<Group> groups,
                    llvm::ArrayRef<Values> elements, Value speaks);
