@@ -232,13 +232,17 @@ void Chain::readValues(Value number) {
   }
 }
 
+/// Where v was, whose place is free then, as is the image's.
 void Chain::writeOutput(Value number) {
-  Value tile = roles.output.getValue();
-  Value offset = b.add(roles.bufferOf(tile, number), valueOffset);
-  Values rounded = words(tile);
-  for (size_t i = 0; i < rounded.size(); i += 4)
-    b.stmatrix(roles.pointer(offset), ArrayRef<Value>(rounded).slice(i, 4),
-               /*transposed=*/true, at.place(tile).getOffset() + i / 4 * 2048);
+  if (roles.hasOutput()) {
+    Value tile = roles.output.getValue();
+    Value offset = b.add(roles.bufferOf(tile, number), valueOffset);
+    Values rounded = words(tile);
+    for (size_t i = 0; i < rounded.size(); i += 4)
+      b.stmatrix(roles.pointer(offset), ArrayRef<Value>(rounded).slice(i, 4),
+                 /*transposed=*/true,
+                 at.place(tile).getOffset() + i / 4 * 2048);
+  }
   b.warpSync();
   roles.branch(b.equal(at.lane, b.i32(0)),
                [&] { b.arrive(roles.madeOutput(number)); });
@@ -268,6 +272,8 @@ SmallVector<tile::DotOp> Chain::inOrder() {
   SmallVector<tile::DotOp> first, rest;
   for (tile::DotOp dot : all)
     (onPath.contains(dot) ? first : rest).push_back(dot);
+  if (!roles.hasOutput())
+    return first;
   if (!roles.parts.inverse)
     std::swap(first, rest);
   llvm::append_range(first, rest);

@@ -3,6 +3,7 @@
 #include "GpuRoles.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
+#include "mlir/IR/Matchers.h"
 #include "llvm/ADT/SetVector.h"
 
 using namespace mlir;
@@ -211,6 +212,11 @@ Value RoleLowering::pointer(Value offset, int64_t constant) {
 
 int64_t RoleLowering::keyDim() {
   return tileType(chunkLoop.getResult(0)).getDimSize(0);
+}
+
+bool RoleLowering::hasOutput() {
+  auto guard = output.getRef().getDefiningOp<tile::GuardOp>();
+  return !guard || !matchPattern(guard.getCondition(), m_Zero());
 }
 
 int64_t RoleLowering::chainWarpgroups() const {

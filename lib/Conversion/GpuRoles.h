@@ -105,6 +105,9 @@ private:
   int64_t keyDim();
   int64_t chainWarpgroups() const;
   bool prepares() const { return tile::preparePairs(at.schedule) > 0; }
+  /// False where the output goes to an argument that is never there: then what
+  /// only the output needs is neither made nor loaded.
+  bool hasOutput();
 
   //===-- Transfer (GpuTransfer.cpp)
   //----------------------------------------===//

@@ -133,11 +133,22 @@ Value RoleLowering::imageBuffer(Value number) {
       pointer(b.mul(b.rem(number, imageStages()), image[2]), image[0]));
 }
 
+/// All of it, or without the queries where there is no output.
 void RoleLowering::startImage(Value number) {
   Value from = workspaceImage(number);
+  tile::PlaceAttr place = at.place(parts.queries);
+  int64_t first = place.getOffset() -
+                  at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.image")[0];
+  int64_t end = first + keyDim() / 64 * place.getPitch();
+  if (hasOutput())
+    first = end = 0;
   branch(b.equal(threadInGroup, b.i32(0)), [&] {
-    b.arriveExpecting(preparedImage(number), imageSize());
-    b.bulkLoad(imageBuffer(number), from, imageSize(), preparedImage(number));
+    b.arriveExpecting(preparedImage(number), imageSize() - (end - first));
+    for (auto [begin, size] :
+         {std::pair(int64_t(0), first), std::pair(end, imageSize() - end)})
+      if (size > 0)
+        b.bulkLoad(b.add(imageBuffer(number), begin), b.add64(from, begin),
+                   size, preparedImage(number));
   });
 }
 
@@ -193,16 +204,19 @@ void RoleLowering::transfer() {
     moved.push_back(load);
     addresses.push_back(firstPiece(load, load.getResult(), 0));
   }
-  moved.append({values.getOperation(), output.getOperation()});
+  moved.push_back(values);
   addresses.push_back(
       firstPiece(values, values.getResult(), valuesAhead - ahead));
-  addresses.push_back(firstPiece(output, output.getValue(), -ahead));
+  if (hasOutput()) {
+    moved.push_back(output);
+    addresses.push_back(firstPiece(output, output.getValue(), -ahead));
+  }
   size_t images = imageRows.size();
   loop(b.i32(-ahead), chunks, 1, addresses, [&](Value number, Values &now) {
     Value zero = b.i32(0);
-    Value hasOutput =
+    Value isMade =
         arith::CmpIOp::create(b, arith::CmpIPredicate::sge, number, zero);
-    branch(hasOutput, [&] {
+    branch(isMade, [&] {
       b.waitBarrier(madeOutput(number), parityOf(number, valuesAhead));
     });
     Value next = b.add(number, ahead);
@@ -222,7 +236,8 @@ void RoleLowering::transfer() {
       };
       branch(isOwn(next), own, [&] { requestImage(next); });
     });
-    branch(hasOutput, [&] { storeOutput(number, now[images + 1]); });
+    if (hasOutput())
+      branch(isMade, [&] { storeOutput(number, now[images + 1]); });
     Value later = b.add(number, valuesAhead);
     Value inRange = arith::AndIOp::create(
         b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, later, zero),

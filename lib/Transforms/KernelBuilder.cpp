@@ -34,7 +34,7 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
   valueTile = schedule.getVTile();
   createFunction(source);
   given = args;
-  if (part == Part::Images || part == Part::Early || part == Part::Join)
+  if (part == Part::Images || part == Part::Middle || part == Part::Join)
     tile::StartNextOp::create(b);
   if (schedule.getForm() == "rows")
     return; // their kernels say what a program is: locateRows
@@ -419,8 +419,10 @@ KernelBuilder::StateAccess KernelBuilder::stateAccess(Value slot) {
 }
 
 Value KernelBuilder::loadState() {
-  if (part == Part::Early || part == Part::Late)
+  if (part == Part::First || part == Part::Late)
     awaitLaunch();
+  if (part == Part::First) // what follows needs images, which are there now
+    tile::StartNextOp::create(b);
   bool kept = part == Part::Late; // in the workspace, by an earlier kernel
   StateAccess at =
       kept ? segmentAccess(segmentState(segment)) : stateAccess(source);
@@ -429,7 +431,7 @@ Value KernelBuilder::loadState() {
   Value state = b.toF32(
       tile::LoadOp::create(b, type, kept ? segmentMemory : arg("h0"), at.base,
                            at.stride, at.valid, at.align, at.transposed));
-  return part == Part::Early ? startsAs(state) : state;
+  return part == Part::Middle ? startsAs(state) : state;
 }
 
 // How far ahead a state is asked for: about a third of what the blocks on a
@@ -495,8 +497,10 @@ void KernelBuilder::storeState(Value state, Value ref, Value slot) {
 }
 
 void KernelBuilder::storeState(Value state) {
-  if (part == Part::Early)
-    return storeEarly(state);
+  if (part == Part::First)
+    return storeNext(state, isLive);
+  if (part == Part::Middle)
+    return storeMiddle(state);
   storeState(state, unlessSnapshots(arg("ht")), slot);
 }
 

@@ -17,7 +17,8 @@ namespace kdac {
 enum class Part {
   Whole,  ///< all of it: the sequence is not cut
   Images, ///< what prepare passes to the chain, of every chunk
-  Early,  ///< the first segment; of the others what becomes of any state
+  First,  ///< the first segment
+  Middle, ///< of those between the ends what becomes of any state
   Join,   ///< from that, every segment's initial state
   Late,   ///< all segments but the first
 };
@@ -197,7 +198,7 @@ private:
   Value segmentTransfer(Value number);
   Value transferMemory();
   std::pair<Value, Value> splitState(Value x);
-  void storeEarly(Value state);
+  void storeMiddle(Value state);
   void awaitLaunch();
   Value heads();
   Value behindImages();
@@ -225,6 +226,8 @@ private:
     bool transposed;
   };
   StateAccess segmentAccess(Value base);
+  void storeSegment(Value x, Value memory, Value base, Value condition);
+  void storeNext(Value state, Value condition);
   /// Of the first `count` tokens, and to a slot.
   llvm::SmallVector<Value> loadCaches(llvm::ArrayRef<Channels> channels,
                                       Value count);
@@ -237,10 +240,10 @@ private:
   Value segment;       ///< number of this program's, index
   Value segments;      ///< of every sequence
   Value lastSegment;   ///< the last that has tokens, or 0
-  Value isTransfer;    ///< i1, Part::Early: the program carries the identity
+  Value isTransfer;    ///< i1, Part::Middle: the program carries the identity
   Value tokenLimit;    ///< tokens of the call
   Value segmentMemory; ///< the workspace as f32
-  Value isLive;        ///< i1, Part::Join: the program has a state
+  Value isLive;        ///< i1, Part::First and Join: the program has a state
 
   Value source,
       slot;        ///< where the state comes from and goes to: sequence or slot

@@ -1,11 +1,13 @@
 // Sequences cut into segments, for calls whose few programs have many chunks.
 //
-// What a segment does to a state is affine: S -> A S + Z. Four kernels of one
+// What a segment does to a state is affine: S -> A S + Z. Five kernels of one
 // call, with R segments in the middle of R + 2:
 //   images what prepare passes to the chain, of every chunk, on all of the GPU;
-//   early  the first segment as it is; for each in the middle two programs: one
-//          runs it from zero, which leaves Z, one from the identity without
-//          values, which leaves A;
+//   first  the first segment as it is;
+//   middle two programs for each in the middle: one runs it from zero, which
+//          leaves Z, one from the identity without values, which leaves A.
+//          Neither has an output. It runs beside `first`, whose end it awaits
+//          at its own, for what comes after it;
 //   join   S_1, then S_(s+1) = A_s S_s + Z_s;
 //   late   every segment but the first from its own initial state.
 // Nothing is approximated. Every chunk but those of the two ends goes through
@@ -55,12 +57,13 @@ std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
   int64_t transfers = llvm::divideCeil(problem.keyDim(), valueTile);
   Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
   Value one = b.index(1);
-  if (part == Part::Join) {
+  if (part == Part::First || part == Part::Join) {
     // Those beyond the last state only count the segments.
-    Value joins = b.mulI(heads(), b.index(slices));
-    segments = b.subI(programs, joins);
-    isLive = isLess(b, id, joins);
-    id = b.minI(id, b.subI(joins, one));
+    Value live = b.mulI(heads(), b.index(slices));
+    segments = b.subI(programs, live);
+    segment = b.index(0);
+    isLive = isLess(b, id, live);
+    id = b.minI(id, b.subI(live, one));
     return {b.divI(id, b.index(slices)), b.remI(id, b.index(slices))};
   }
   Value each = b.divI(programs, heads());
@@ -76,13 +79,9 @@ std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
     return {sequenceHead, b.remI(rest, b.index(slices))};
   }
   Value both = b.index(slices + transfers);
-  Value middle = b.divI(b.subI(each, b.index(slices)), both);
-  segments = b.addI(middle, b.index(2));
-  // Program `rest` of the middle ones counts from `slices`.
-  Value isFirst = isLess(b, rest, b.index(slices));
-  Value past = b.maxI(b.subI(rest, b.index(slices)), b.index(0));
-  Value within = select(b, isFirst, rest, b.remI(past, both));
-  segment = select(b, isFirst, b.index(0), b.addI(b.divI(past, both), one));
+  segments = b.addI(b.divI(each, both), b.index(2));
+  segment = b.addI(b.divI(rest, both), one);
+  Value within = b.remI(rest, both);
   isTransfer = isLess(b, b.index(slices - 1), within);
   Value column = b.subI(within, b.index(slices));
   return {sequenceHead, select(b, isTransfer, column, within)};
@@ -106,17 +105,21 @@ void KernelBuilder::narrowToSegment() {
   Value end = b.minI(b.addI(first, tokens), length);
   begin = b.addI(begin, first);
   length = b.subI(end, first);
+  if (part == Part::First)
+    length = select(b, isLive, length, b.index(0));
 }
 
-/// Only the first segment has the sequence's initial state and writes output
-/// early; the last one writes the final state. Where the first is the last, the
-/// second, which is empty, passes its state on.
+/// Only the first segment has the sequence's initial state, and the last one
+/// writes the final state. Where the first is the last, the second, which is
+/// empty, passes its state on.
 void KernelBuilder::guardSegment() {
-  if (part == Part::Early) {
-    Value isFirst = isEqual(b, segment, b.index(0));
-    guard("h0", isFirst);
-    guard("out", isFirst);
+  if (part == Part::First)
+    guard("h0", isLive);
+  if (part == Part::Middle) {
+    Value no = arith::ConstantOp::create(b, b.getBoolAttr(false));
     Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
+    guard("h0", no);
+    guard("out", no);
     guard("v", arith::XOrIOp::create(b, isTransfer, yes));
   }
   if (part == Part::Late)
@@ -183,22 +186,32 @@ std::pair<Value, Value> KernelBuilder::splitState(Value x) {
   return {high, b.round(b.sub(x, b.toF32(high)), b.getBF16Type())};
 }
 
-/// What an early program leaves: the next segment's state, so far, or A.
-void KernelBuilder::storeEarly(Value state) {
-  auto store = [&](Value x, Value memory, Value base, Value condition) {
-    StateAccess at = segmentAccess(base);
-    memory = tile::GuardOp::create(b, memory.getType(), memory, condition);
-    tile::StoreOp::create(b, x, memory, at.base, at.stride, at.valid, at.align,
-                          at.transposed);
-  };
+void KernelBuilder::storeSegment(Value x, Value memory, Value base,
+                                 Value condition) {
+  StateAccess at = segmentAccess(base);
+  memory = tile::GuardOp::create(b, memory.getType(), memory, condition);
+  tile::StoreOp::create(b, x, memory, at.base, at.stride, at.valid, at.align,
+                        at.transposed);
+}
+
+/// As the initial state of the next segment, as far as it is known.
+void KernelBuilder::storeNext(Value state, Value condition) {
+  storeSegment(state, segmentMemory, segmentState(b.addI(segment, b.index(1))),
+               condition);
+}
+
+/// Z or A. What comes next waits for this kernel alone, and so this one for
+/// `first`, which runs beside it.
+void KernelBuilder::storeMiddle(Value state) {
   Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  store(state, segmentMemory, segmentState(b.addI(segment, b.index(1))),
-        arith::XOrIOp::create(b, isTransfer, yes));
+  storeNext(state, arith::XOrIOp::create(b, isTransfer, yes));
   auto [high, low] = splitState(state);
-  Value base = segmentTransfer(b.maxI(segment, b.index(1)));
+  Value base = segmentTransfer(segment);
   int64_t square = problem.keyDim() * problem.keyDim();
-  store(high, transferMemory(), base, isTransfer);
-  store(low, transferMemory(), b.addI(base, b.index(square)), isTransfer);
+  storeSegment(high, transferMemory(), base, isTransfer);
+  storeSegment(low, transferMemory(), b.addI(base, b.index(square)),
+               isTransfer);
+  awaitLaunch();
 }
 
 /// The identity's columns where this program carries it, else `state`.
@@ -268,9 +281,9 @@ namespace {
 struct Cut {
   SmallVector<std::string> sizes; ///< "name = expression"
   std::string workspace;
-  int64_t slices;     ///< early programs of a state, wide ones
-  int64_t transfers;  ///< and of a transfer
-  int64_t lateSlices; ///< late programs of a state, which are half as wide
+  int64_t slices;    ///< middle programs of a state, wide ones
+  int64_t transfers; ///< and of a transfer
+  int64_t halves;    ///< first and late programs of a state, half as wide
 
   Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count);
 };
@@ -282,15 +295,14 @@ static std::string text(int64_t number) { return std::to_string(number); }
 Cut::Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count)
     : slices(llvm::divideCeil(problem.valueDim(), schedule.getVTile())),
       transfers(llvm::divideCeil(problem.keyDim(), schedule.getVTile())),
-      lateSlices(problem.valueDim() / tile::kChainColumns) {
+      halves(problem.valueDim() / tile::kChainColumns) {
   int64_t keyDim = problem.keyDim(), chunk = schedule.getChunk();
   int64_t sms = findTarget(schedule.getTarget())->multiprocessors;
-  // As many segments as have programs at once: early beside the first, which
-  // needs no transfer, late without it. Rounded down, by ceildiv(x + 1, y) - 1.
-  std::string early = "2 + minus(ceildiv(minus(at_once, " + text(slices) +
+  // As many segments as have programs at once: those of the middle beside the
+  // first, late without it. Rounded down, by ceildiv(x + 1, y) - 1.
+  std::string early = "2 + minus(ceildiv(minus(at_once, " + text(halves) +
                       ") + 1, " + text(slices + transfers) + "), 1)";
-  std::string late =
-      "1 + minus(ceildiv(at_once + 1, " + text(lateSlices) + "), 1)";
+  std::string late = "1 + minus(ceildiv(at_once + 1, " + text(halves) + "), 1)";
   std::string useful = "min(" + text(kMostSegments) +
                        ", max(3, ceildiv(chunks, " + text(kLeastChunks) + ")))";
   std::string chosen =
@@ -347,10 +359,12 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
   build(Part::Images, "_images",
         with("prepare", schedule.getVTile(), kImageWarps, kImageStages),
         "N * HV * max(1, at_once)");
-  build(Part::Early, "_early", chain(schedule.getVTile()),
-        "N * HV * (" + text(cut.slices) + " + " +
-            text(cut.slices + cut.transfers) + " * minus(segments, 2))");
   // Programs without a state say how many segments there are.
+  build(Part::First, "_first", chain(tile::kChainColumns),
+        "N * HV * " + text(cut.halves) + " + segments");
+  build(Part::Middle, "_middle", chain(schedule.getVTile()),
+        "N * HV * " + text(cut.slices + cut.transfers) +
+            " * minus(segments, 2)");
   auto join = [&](StringRef suffix, int64_t columns, std::string fits) {
     build(Part::Join, suffix, with("fused", columns, kJoinWarps, 2),
           fits + " * less(0, N * HV * minus(segments, 2)) * (N * HV * " +
@@ -361,7 +375,7 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
   join("_join", kJoinColumns, "less(" + text(joins - 1) + ", at_once)");
   join("_join_wide", kWideJoinColumns, "less(at_once, " + text(joins) + ")");
   build(Part::Late, "_late", chain(tile::kChainColumns),
-        "N * HV * " + text(cut.lateSlices) + " * minus(segments, 1)");
+        "N * HV * " + text(cut.halves) + " * minus(segments, 1)");
   return "segmented";
 }
 
