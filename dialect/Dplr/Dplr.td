@@ -350,6 +350,62 @@ def Dplr_CombineOp : Dplr_Op<"combine", [AllTypesMatch<["input", "result"]>]> {
   let hasVerifier = 1;
 }
 
+def Dplr_LatentOp : Dplr_Op<"latent", [
+    AllTypesMatch<["input", "pages", "result"]>,
+    AllTypesMatch<["slots", "positions"]>]> {
+  let summary = "normalise the front of rows and store them behind a page table";
+  let description = [{
+    Row `place` of the result is row t of the input, its first `rank` columns c
+    (the weight's width) as `c / sqrt(mean_d c_d^2 + eps) * w`, the others as they
+    are; with `page` tokens of a page,
+    `place = table[slot[t], position[t] / page] * page + position[t] mod page`.
+    Where a slot, a position, a page or the place is outside of what there is, row
+    t goes nowhere. Every other row of the result is that of `pages`. In f32 or
+    better; rounded once, when it is written.
+
+    ```mlir
+    %y = dplr.latent %x weight(%w : tensor<?xf32>) eps(%e)
+        at(%slots, %positions : tensor<?xi32>) table(%table : tensor<?x?xi32>)
+        of(%page) into(%pages) up_to 512 : tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq2:$input, TensorRankOf<[F32], [1]>:$weight, F32:$eps,
+    TensorRankOf<[I32], [1]>:$slots, TensorRankOf<[I32], [1]>:$positions,
+    TensorRankOf<[I32], [2]>:$table, I64:$page, Dplr_Seq2:$pages,
+    I64Attr:$width);
+  let results = (outs Dplr_Seq2:$result);
+  let assemblyFormat = [{
+    $input `weight` `(` $weight `:` type($weight) `)` `eps` `(` $eps `)`
+    `at` `(` $slots `,` $positions `:` type($positions) `)`
+    `table` `(` $table `:` type($table) `)` `of` `(` $page `)`
+    `into` `(` $pages `)` `up_to` $width attr-dict `:` type($input)
+  }];
+  let hasVerifier = 1;
+}
+
+def Dplr_MixOp : Dplr_Op<"mix"> {
+  let summary = "average rows of several tensors by a softmax of their scores";
+  let description = [{
+    Of E tensors x_j: `s_j = sum_c x_jc q_c / sqrt(mean_c x_jc^2 + eps)`,
+    `y = sum_j softmax_j(s) x_j`, row by row: attention residuals, where the
+    query is a norm's weight times a projection. In f32 or better; rounded
+    once, when it is written.
+
+    ```mlir
+    %y = dplr.mix %x query(%q : tensor<?xf32>) eps(%e) up_to 7168
+        : tensor<?x?x?xbf16> -> tensor<?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq3:$input, TensorRankOf<[F32], [1]>:$query, F32:$eps,
+                       I64Attr:$width);
+  let results = (outs Dplr_Seq2:$result);
+  let assemblyFormat = [{
+    $input `query` `(` $query `:` type($query) `)` `eps` `(` $eps `)`
+    `up_to` $width attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
 //===-- The recurrence -----------------------------------------------------===//
 
 def Dplr_RecurrenceOp : Dplr_Op<"recurrence", [AttrSizedOperandSegments]> {

@@ -363,9 +363,10 @@ GpuLowering::distribute(Value tile,
 /// True if an iteration writes to shared memory.
 bool GpuLowering::makesShared(scf::ForOp loop) const {
   return llvm::any_of(loop.getBody()->without_terminator(), [&](Operation &op) {
-    return llvm::any_of(op.getResults(), [&](Value result) {
-      return isTile(result) && home(result) == tile::Home::Shared;
-    });
+    return (isOneRow() && isa<tile::ReduceOp>(op)) ||
+           llvm::any_of(op.getResults(), [&](Value result) {
+             return isTile(result) && home(result) == tile::Home::Shared;
+           });
   });
 }
 
@@ -382,10 +383,16 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   if (isStaged && failed(lowerFirstHead(head, loop)))
     return failure();
   // Distributed values cross the loop as their registers.
+  auto registersOf = [&](Value value) {
+    return isTile(value) ? distribute(value,
+                                      [&](const Group &group) {
+                                        return evaluate(value, group);
+                                      })
+                         : Values{scalars.lookup(value)};
+  };
   Values initial;
   for (Value init : loop.getInitArgs())
-    initial.append(distribute(
-        init, [&](const Group &group) { return evaluate(init, group); }));
+    initial.append(registersOf(init));
   memo.clear();
   if (!isStaged)
     lowerPrefetches();
@@ -426,11 +433,14 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     Layouts layouts;
   } outside{thread, lane, warp, layoutAnchor, std::move(layouts)};
   layouts.clear();
-  auto bind = [&](ValueRange tiles, ValueRange elements) {
-    for (Value tile : tiles) {
-      int64_t slots =
-          distributed(cast<RankedTensorType>(tile.getType()).getShape()).slots;
-      registers[tile] = Values(elements.take_front(slots));
+  auto bind = [&](ValueRange values, ValueRange elements) {
+    for (Value value : values) {
+      auto type = dyn_cast<RankedTensorType>(value.getType());
+      int64_t slots = type ? distributed(type.getShape()).slots : 1;
+      if (type)
+        registers[value] = Values(elements.take_front(slots));
+      else
+        scalars.map(value, elements.front());
       elements = elements.drop_front(slots);
     }
   };
@@ -471,9 +481,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     flushBatches();
     Values next;
     for (Value yielded : body->getTerminator()->getOperands())
-      next.append(distribute(yielded, [&](const Group &group) {
-        return evaluate(yielded, group);
-      }));
+      next.append(registersOf(yielded));
     // Before another token threads must be done with what they share.
     if (isStaged && failed(lowerNextHead(head, loop, number, next)))
       return failure();

@@ -127,11 +127,18 @@ LogicalResult GatedRmsNormOp::verify() {
   return success();
 }
 
+/// Of ops that hold a row at once.
+static LogicalResult checkUpTo(Operation *op, int64_t width) {
+  if (width >= 1)
+    return success();
+  return op->emitOpError()
+         << "expected rows of up to 1 element or more, but got " << width;
+}
+
 LogicalResult RmsNormOp::verify() {
   // rmsnorm C1
-  if (getWidth() < 1)
-    return emitOpError() << "expected rows of up to 1 element or more, but got "
-                         << getWidth();
+  if (failed(checkUpTo(*this, getWidth())))
+    return failure();
   // rmsnorm C2
   if (getBranch() && getBranch().getType() != getInput().getType())
     return emitOpError() << "expected a branch of the input's type, but got "
@@ -161,6 +168,37 @@ LogicalResult CombineOp::verify() {
     return emitOpError() << "expected as many scales as indices, but got "
                          << getScales().getType() << " and "
                          << getIndex().getType();
+  return success();
+}
+
+LogicalResult LatentOp::verify() {
+  // latent C1
+  if (failed(checkUpTo(*this, getWidth())))
+    return failure();
+  // latent C2
+  if (!dimsAgree(dim(getSlots(), 0), dim(getInput(), 0)))
+    return emitOpError() << "expected slots and positions for "
+                         << dim(getInput(), 0) << " rows, but got "
+                         << dim(getSlots(), 0);
+  return success();
+}
+
+LogicalResult MixOp::verify() {
+  // mix C1
+  if (failed(checkUpTo(*this, getWidth())))
+    return failure();
+  // mix C2
+  if (getInput().getType().getElementType() !=
+          getResult().getType().getElementType() ||
+      !dimsAgree(dim(getInput(), 1), dim(getResult(), 0)) ||
+      !dimsAgree(dim(getInput(), 2), dim(getResult(), 1)))
+    return emitOpError() << "expected a result like one tensor of "
+                         << getInput().getType() << ", but got "
+                         << getResult().getType();
+  // mix C3
+  if (!dimsAgree(dim(getQuery(), 0), dim(getInput(), 2)))
+    return emitOpError() << "expected a query of width " << dim(getInput(), 2)
+                         << ", but got " << dim(getQuery(), 0);
   return success();
 }
 

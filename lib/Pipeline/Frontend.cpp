@@ -219,17 +219,23 @@ Value Frontend::writeStrength() {
 OwningOpRef<ModuleOp> Frontend::buildRows() {
   auto rows = tensor({dyn, dyn}, variant.dtype);
   Type f32 = b.getF32Type();
+  Type weight = tensor({dyn}, DType::F32), indices = tensor({dyn}, DType::I32);
   SmallVector<Type> types = {rows};
   bool isSitu = variant.rows == RowOp::Situ;
   if (variant.rows == RowOp::Gather)
-    types.push_back(tensor({dyn}, DType::I32));
+    types.push_back(indices);
   else if (variant.rows == RowOp::Combine)
     types.append(
         {tensor({dyn, dyn}, DType::I32), tensor({dyn, dyn}, DType::F32)});
+  else if (variant.rows == RowOp::Mix)
+    types = {tensor({dyn, dyn, dyn}, variant.dtype), weight, f32};
+  else if (variant.rows == RowOp::Latent)
+    types.append({weight, indices, indices, tensor({dyn, dyn}, DType::I32),
+                  rows, b.getI64Type(), f32});
   else
     types.push_back(rows);
   if (variant.rows == RowOp::Norm)
-    types.append({tensor({dyn}, DType::F32), f32});
+    types.append({weight, f32});
   if (isSitu)
     types.append({f32, f32});
   SmallVector<Type> results(variant.rows == RowOp::Norm ? 2 : 1, rows);
@@ -239,10 +245,15 @@ OwningOpRef<ModuleOp> Frontend::buildRows() {
                     dplr::FormAttr::get(b.getContext(), dplr::Form::Rows));
   b.setInsertionPointToStart(function.addEntryBlock());
   ValueRange x = function.getArguments();
+  auto width = static_cast<uint64_t>(variant.width);
   Operation *op = nullptr;
   if (variant.rows == RowOp::Norm)
-    op = dplr::RmsNormOp::create(b, rows, rows, x[0], x[1], x[2], x[3],
-                                 static_cast<uint64_t>(variant.width));
+    op = dplr::RmsNormOp::create(b, rows, rows, x[0], x[1], x[2], x[3], width);
+  else if (variant.rows == RowOp::Latent)
+    op = dplr::LatentOp::create(b, rows, x[0], x[1], x[7], x[2], x[3], x[4],
+                                x[6], x[5], width);
+  else if (variant.rows == RowOp::Mix)
+    op = dplr::MixOp::create(b, rows, x[0], x[1], x[2], width);
   else if (variant.rows == RowOp::Add)
     op = dplr::AddOp::create(b, rows, x[0], x[1]);
   else if (variant.rows == RowOp::Gather)

@@ -1,5 +1,6 @@
 #include "kdac/Reference/Case.h"
 #include "kdac/Reference/Cache.h"
+#include "kdac/Reference/Places.h"
 #include "kdac/Reference/Pool.h"
 
 #include <algorithm>
@@ -13,18 +14,29 @@ namespace {
 
 /// The same of form rows.
 Layout rowLayoutOf(const Case &c, const std::string &name) {
-  int64_t width = c.columns();
-  if (name == "weight")
-    return {1, 1, width, width};
-  bool isCombine = c.spec().variant.rows == RowOp::Combine;
-  int64_t entries = isCombine ? usualEntries : 1;
+  RowOp op = c.spec().variant.rows;
+  int64_t width = c.columns(), stride = width + c.spec().tokenGap;
+  if (name == "weight" || name == "query") {
+    int64_t columns = op == RowOp::Latent ? c.rank() : width;
+    return {1, 1, columns, columns};
+  }
+  if (name == "slots" || name == "positions")
+    return {1, 1, c.tokens(), c.tokens()};
+  if (name == "table") {
+    int64_t pages = static_cast<int64_t>(pageTableOf(c).pages.size());
+    return {1, 1, pages, pages};
+  }
+  if (name == "out" && op == RowOp::Latent)
+    return {pageTableOf(c).rows, 1, width, stride};
+  if (name == "x" && op == RowOp::Mix)
+    return {c.entries() * c.rowsOfEntry(), 1, width, stride};
+  int64_t entries = c.entries();
   if (name == "index")
     return {1, 1, c.tokens() * entries, c.tokens() * entries};
   if (name == "scales")
     return {c.tokens(), 1, entries, entries};
-  bool isSource = picksRows(c.spec().variant.rows) && name == "x";
-  return {isSource ? c.sourceRows() : c.tokens(), 1, width,
-          width + c.spec().tokenGap};
+  bool isSource = picksRows(op) && name == "x";
+  return {isSource ? c.sourceRows() : c.tokens(), 1, width, stride};
 }
 
 /// The shape of an argument (kernelArgs' `shape`, as numbers).
@@ -112,7 +124,7 @@ int64_t columnsOf(const CaseSpec &spec) {
   constexpr int64_t usual = 256;
   int64_t multiple = 16 / dtypeSize(spec.variant.dtype);
   return spec.columns         ? spec.columns
-         : spec.variant.width ? spec.variant.width / multiple * multiple
+         : spec.variant.width ? longestRow(spec.variant) / multiple * multiple
                               : usual;
 }
 
@@ -148,10 +160,10 @@ std::optional<std::string> validate(const CaseSpec &spec) {
   if (isRows && (!spec.lengths.empty() || spec.sequences != 1))
     return "form rows has no sequences; use N = 1 and no lengths";
   if (isRows && (spec.columns < 0 || spec.columns % multiple != 0 ||
-                 (v.width && spec.columns > v.width)))
+                 (v.width && spec.columns > longestRow(v))))
     return "D = " + number(spec.columns) + " must be a multiple of " +
            number(multiple) + " elements" +
-           (v.width ? " up to " + number(v.width) : "");
+           (v.width ? " up to " + number(longestRow(v)) : "");
   if (!findRecipe(spec.recipe))
     return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
   return std::nullopt;
@@ -281,6 +293,12 @@ void Case::poisonOutputs() {
   restorePool();
 }
 
+int64_t Case::rank() const { return usualRank(description.variant, columns()); }
+
+int64_t Case::entries() const {
+  return hasEntries(description.variant.rows) ? usualEntries : 1;
+}
+
 void **Case::argv(const std::vector<void *> *addresses) {
   values.assign(args.size(), 0);
   pointers.resize(args.size());
@@ -330,10 +348,22 @@ int64_t Case::sizeOf(const std::string &name) const {
     return valueHeads();
   if (name == "D")
     return columns();
-  if (name == "R")
+  if (name == "R" && picksRows(description.variant.rows))
     return sourceRows();
   if (name == "E")
-    return usualEntries;
+    return entries();
+  if (name == "x_pitch")
+    return rowsOfEntry() * layoutOf(*this, "x").stride;
+  if (description.variant.rows == RowOp::Latent) {
+    PageTable table = pageTableOf(*this);
+    for (auto [size, value] : {std::pair("rank", rank()),
+                               {"R", table.rows},
+                               {"S", table.slots},
+                               {"P", table.pagesOfSlot},
+                               {"page", table.page}})
+      if (name == size)
+        return value;
+  }
   if (name == "pool")
     return poolCount;
   if (name == "head_pitch")
@@ -365,9 +395,14 @@ RowOperands rowOperandsOf(const Case &c) {
     for (int64_t i = 0; i < index->layout().width; ++i)
       o.index.push_back(static_cast<int64_t>(index->get(0, 0, i)));
   o.scales = rows("scales");
-  if (o.op == RowOp::Combine)
-    o.entries = usualEntries;
-  o.sources = c.sourceRows();
+  o.query = rows("query");
+  o.entries = c.entries();
+  o.sources = o.op == RowOp::Mix ? c.rowsOfEntry() : c.sourceRows();
+  if (o.op == RowOp::Latent) {
+    o.rank = c.rank();
+    o.place = placesOf(c);
+    o.places = pageTableOf(c).rows;
+  }
   o.eps = usualScale("eps");
   o.beta = usualScale("beta");
   o.linear = usualScale("linear");

@@ -2,6 +2,7 @@
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Case.h"
 #include "kdac/Reference/Parallel.h"
+#include "kdac/Reference/Places.h"
 
 #include <cmath>
 
@@ -86,11 +87,26 @@ private:
 
 } // namespace
 
+void Case::fillPlaces(Buffer &buffer) {
+  PageTable table = pageTableOf(*this);
+  for (int64_t i = 0; i < buffer.layout().width; ++i) {
+    int64_t value = buffer.name() == "slots"       ? slotOfRow(*this, i)
+                    : buffer.name() == "positions" ? positionOfRow(*this, i)
+                                                   : table.pages[i];
+    buffer.set(0, 0, i, static_cast<double>(value));
+  }
+}
+
 void Case::fill() {
   Filler filler(*this);
   for (Buffer &buffer : tensors) {
     if (buffer.kind() == ArgKind::Output && !isCache(buffer.name()))
       continue;
+    if (description.variant.rows == RowOp::Latent &&
+        buffer.dtype() == DType::I32) {
+      fillPlaces(buffer);
+      continue;
+    }
     if (buffer.name() == "slots" || buffer.name() == "sources" ||
         buffer.name() == "snapshots" || buffer.name() == "accepted")
       continue;                     // fillIndices

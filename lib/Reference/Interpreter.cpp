@@ -2,6 +2,7 @@
 
 #include "kdac/Dialect/Dplr.h"
 #include "kdac/Reference/Float.h"
+#include "kdac/Reference/Places.h"
 #include "kdac/Reference/Reference.h"
 #include "kdac/Reference/RowOps.h"
 
@@ -94,6 +95,8 @@ private:
   LogicalResult visit(dplr::AddOp op);
   LogicalResult visit(dplr::GatherOp op);
   LogicalResult visit(dplr::CombineOp op);
+  LogicalResult visit(dplr::LatentOp op);
+  LogicalResult visit(dplr::MixOp op);
   Rows matrix(Value value);
   RowOperands rowOperands(Operation *op, RowOp kind);
   LogicalResult keepRows(Value result, const RowOperands &o);
@@ -520,12 +523,50 @@ LogicalResult Interpreter::visit(dplr::CombineOp op) {
   return keepRows(op.getResult(), o);
 }
 
+/// Rows that nothing goes to are those of the pages.
+LogicalResult Interpreter::visit(dplr::LatentOp op) {
+  RowOperands o = rowOperands(op, RowOp::Latent);
+  o.x = matrix(op.getInput());
+  o.rank = at(op.getWeight()).shape[0];
+  o.weight = stored(at(op.getWeight()), o.rank, 0);
+  o.eps = at(op.getEps()).element(0);
+  o.places = at(op.getPages()).shape[0];
+  PageTable table;
+  table.pages = indices(op.getTable());
+  table.slots = at(op.getTable()).shape[0];
+  table.pagesOfSlot = at(op.getTable()).shape[1];
+  table.page = static_cast<int64_t>(at(op.getPage()).element(0));
+  table.rows = o.places;
+  std::vector<int64_t> slots = indices(op.getSlots());
+  std::vector<int64_t> positions = indices(op.getPositions());
+  for (size_t t = 0; t < slots.size(); ++t)
+    o.place.push_back(table.placeOf(slots[t], positions[t]));
+  std::vector<double> pages = runRows(o).out;
+  for (int64_t row = 0; row < o.places; ++row)
+    for (int64_t c = 0; !llvm::is_contained(o.place, row) && c < o.width; ++c)
+      pages[row * o.width + c] = at(op.getPages()).element(row * o.width + c);
+  keep(op.getResult(), std::move(pages), {o.places, o.width});
+  return success();
+}
+
+LogicalResult Interpreter::visit(dplr::MixOp op) {
+  RowOperands o = rowOperands(op, RowOp::Mix);
+  o.entries = o.tokens;
+  o.tokens = o.sources = at(op.getInput()).shape[1];
+  o.width = at(op.getInput()).shape[2];
+  o.x = stored(at(op.getInput()), o.width, o.width);
+  o.query = stored(at(op.getQuery()), o.width, 0);
+  o.eps = at(op.getEps()).element(0);
+  return keepRows(op.getResult(), o);
+}
+
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
             dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp,
             dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp, dplr::GatherOp,
-            dplr::CombineOp>([&](auto typed) { return visit(typed); })
+            dplr::CombineOp, dplr::LatentOp, dplr::MixOp>(
+          [&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

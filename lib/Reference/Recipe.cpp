@@ -197,6 +197,8 @@ double drawElement(const Recipe &recipe, const Variant &v,
     return recipe.gate(site, purpose);
   if (name == "norm_weight" || name == "weight")
     return 1.0 + 0.25 * site.normal();
+  if (name == "query") // scores of a few units in rows of thousands
+    return 0.05 * site.normal();
   if (name == "scales")
     return 0.5 * site.uniform();
   if (name == "z" || name == "branch" || name.substr(1) == "_conv" ||

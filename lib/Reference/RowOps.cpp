@@ -20,16 +20,52 @@ Vector rowOf(const Rows &rows, int64_t number, int64_t width) {
   return row;
 }
 
-/// y = s / sqrt(mean(s²) + eps) weight.
-void normalise(const RowOperands &o, const Vector &s, double *out) {
-  Vector weight = rowOf(o.weight, 0, o.width);
+/// 1 / sqrt(mean(s²) + eps).
+double inverseRoot(const Vector &s, double eps) {
   double squares = 0.0;
   for (double x : s)
     squares += x * x;
-  double inverse =
-      1.0 / std::sqrt(squares / static_cast<double>(o.width) + o.eps);
+  return 1.0 / std::sqrt(squares / static_cast<double>(s.size()) + eps);
+}
+
+/// y = s / sqrt(mean(s²) + eps) weight.
+void normalise(const RowOperands &o, const Vector &s, double *out) {
+  Vector weight = rowOf(o.weight, 0, static_cast<int64_t>(s.size()));
+  double inverse = inverseRoot(s, o.eps);
   for (size_t c = 0; c < s.size(); ++c)
     out[c] = s[c] * inverse * weight[c];
+}
+
+/// The softmax of scores, times the rows that have them.
+void mixRow(const RowOperands &o, int64_t t, double *out) {
+  Vector query = rowOf(o.query, 0, o.width), scores;
+  std::vector<Vector> rows;
+  for (int64_t j = 0; j < o.entries; ++j) {
+    rows.push_back(rowOf(o.x, j * o.sources + t, o.width));
+    double dot = 0.0;
+    for (size_t c = 0; c < query.size(); ++c)
+      dot += rows.back()[c] * query[c];
+    scores.push_back(dot * inverseRoot(rows.back(), o.eps));
+  }
+  double largest = *std::max_element(scores.begin(), scores.end()), total = 0;
+  for (double &score : scores)
+    total += score = std::exp(score - largest);
+  std::fill_n(out, o.width, 0.0);
+  for (size_t j = 0; j < rows.size(); ++j)
+    for (size_t c = 0; c < query.size(); ++c)
+      out[c] += scores[j] / total * rows[j][c];
+}
+
+/// The row at its place: the front normalised.
+void placeRow(const RowOperands &o, int64_t t, std::vector<double> &out) {
+  int64_t place = o.place[static_cast<size_t>(t)];
+  if (place < 0)
+    return;
+  Vector row = rowOf(o.x, t, o.width);
+  double *to = out.data() + place * o.width;
+  std::copy(row.begin(), row.end(), to);
+  row.resize(static_cast<size_t>(o.rank));
+  normalise(o, row, to);
 }
 
 double product(const RowOperands &o, double gate, double up) {
@@ -60,6 +96,8 @@ void runRow(const RowOperands &o, int64_t t, double *out, double *sum) {
     }
     return;
   }
+  if (o.op == RowOp::Mix)
+    return mixRow(o, t, out);
   bool isProduct = static_cast<bool>(o.gate);
   Vector a = rowOf(isProduct ? o.gate : o.x, t, o.width);
   Vector b = rowOf(isProduct ? o.up : o.branch, t, o.width);
@@ -75,6 +113,12 @@ void runRow(const RowOperands &o, int64_t t, double *out, double *sum) {
 
 Results runRows(const RowOperands &o) {
   Results results;
+  if (o.op == RowOp::Latent) {
+    results.out.resize(static_cast<size_t>(o.places * o.width));
+    for (int64_t t = 0; t < o.tokens; ++t)
+      placeRow(o, t, results.out);
+    return results;
+  }
   auto size = static_cast<size_t>(o.tokens * o.width);
   results.out.resize(size);
   if (o.op == RowOp::Norm)
@@ -85,6 +129,11 @@ Results runRows(const RowOperands &o) {
                (results.finalState.empty() ? 0 : t * o.width));
   });
   return results;
+}
+
+int64_t longestRow(const Variant &variant) {
+  bool isLatent = variant.rows == RowOp::Latent;
+  return variant.width + (isLatent ? variant.width / 8 : 0);
 }
 
 float usualScale(std::string_view name) {

@@ -233,16 +233,49 @@ Status poolStatus(int64_t word) {
   return refuse(text);
 }
 
+/// Of form rows' latent: what the kernel holds at once, and its page table.
+static Status checkPages(const Variant &v, const Reader &reader) {
+  int64_t width = reader.size("D"), rank = reader.size("rank");
+  int64_t page = reader.size("page"), pages = reader.size("P");
+  if (rank > width)
+    return refuse("argument rank = " + std::to_string(rank) +
+                  " is more than the D = " + std::to_string(width) +
+                  " elements of a row");
+  if (std::max(rank, width - rank) > v.width)
+    return refuse("arguments rank = " + std::to_string(rank) +
+                  " and D = " + std::to_string(width) +
+                  " make a part of a row longer than the " +
+                  std::to_string(v.width) + " elements that the kernel takes");
+  if (reader.size("T") > 0 && page < 1)
+    return refuse("argument page = " + std::to_string(page) +
+                  " should be at least 1");
+  if (!product({pages, page}) || !product({pages, reader.size("S"), 4}))
+    return refuse("argument P = " + std::to_string(pages) +
+                  " makes a table larger than 2^63 bytes");
+  return Status::success();
+}
+
 /// Of form rows: see checkExtents.
 static Status checkRows(const PackVariant &variant, const Launch &launch,
                         const Reader &reader) {
   constexpr int64_t widest = 8; // bytes of an element
   const Variant &v = variant.variant;
   int64_t width = reader.size("D"), tokens = reader.size("T");
-  if (v.width && width > v.width)
+  bool isLatent = v.rows == RowOp::Latent;
+  if (v.width && width > v.width && !isLatent)
     return refuse("argument D = " + std::to_string(width) +
                   " is more than the " + std::to_string(v.width) +
                   " elements that the kernel takes of a row");
+  if (isLatent)
+    if (Status s = checkPages(v, reader); !s.ok())
+      return s;
+  int64_t entries = reader.size("E", 1);
+  if (tokens > 0 && v.rows == RowOp::Mix && entries < 1)
+    return refuse("argument E = 0 tensors have no average");
+  if (!product({entries, reader.size("x_pitch"), widest}))
+    return refuse(
+        "argument x_pitch = " + std::to_string(reader.size("x_pitch")) +
+        " makes a tensor larger than 2^63 bytes");
   int64_t rows = std::max(tokens, reader.size("R"));
   if (!product({tokens, reader.size("E"), widest}))
     return refuse("argument E = " + std::to_string(reader.size("E")) +

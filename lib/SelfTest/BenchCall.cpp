@@ -2,6 +2,7 @@
 
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Float.h"
+#include "kdac/Reference/Places.h"
 #include "kdac/Reference/RowOps.h"
 
 #include <algorithm>
@@ -23,11 +24,19 @@ constexpr int64_t minPieceBytes = 16384;
 
 /// The numbers of a call and the shape of each of its arguments.
 struct Sizes {
+  static constexpr int64_t page = 64; ///< rows of one
   const Variant &v;
   const BenchShape &shape;
 
   int64_t elements(const Arg &arg) const {
     int64_t hv = shape.valueHeads, state = hv * v.keyDim * v.valueDim;
+    int64_t width = rowElements(arg);
+    if (v.form == Form::Rows) // of x as many rows as are picked or mixed
+      return arg.name == "x"     ? sourceRows() * width
+             : arg.name == "out" ? placeRows() * width
+             : arg.shape.compare(0, 7, "[tokens") == 0
+                 ? shape.allTokens() * width
+                 : width;
     if (arg.name == "h0")
       return shape.sequences * state;
     if (arg.name == "ht")
@@ -41,12 +50,7 @@ struct Sizes {
     if (arg.name == "sources" || arg.name == "status")
       return 0;
     if (reference::isCache(arg.name))
-      return slots() * rowElements(arg);
-    int64_t width = rowElements(arg);
-    if (v.form == Form::Rows) // of x as many rows as are picked
-      return arg.name == "weight" ? width
-             : arg.name == "x"    ? sourceRows() * width
-                                  : shape.allTokens() * width;
+      return slots() * width;
     return arg.shape.rfind("[tokens", 0) == 0 ? shape.allTokens() * width
                                               : width;
   }
@@ -66,14 +70,23 @@ struct Sizes {
     return size / slots() * (written + (isCache ? shape.sequences : 0));
   }
   int64_t entries() const {
-    return v.rows == RowOp::Combine ? reference::usualEntries : 1;
+    return hasEntries(v.rows) ? reference::usualEntries : 1;
+  }
+  /// Of latent: one slot, whose pages are in order.
+  int64_t pages() const { return (shape.allTokens() + page - 1) / page; }
+  int64_t placeRows() const {
+    return v.rows == RowOp::Latent ? pages() * page : shape.allTokens();
   }
   int64_t sourceRows() const { return shape.allTokens() * entries(); }
+  int64_t rank() const { return reference::usualRank(v, shape.heads); }
   /// Elements of one token, or of a whole parameter.
   int64_t rowElements(const Arg &arg) const {
     if (v.form == Form::Rows) // H is D
-      return arg.name == "index" || arg.name == "scales" ? entries()
-                                                         : shape.heads;
+      return arg.name == "index" || arg.name == "scales"      ? entries()
+             : arg.name == "slots" || arg.name == "positions" ? 1
+             : arg.name == "table"                            ? pages()
+             : arg.shape == "[rank]"                          ? rank()
+                                                              : shape.heads;
     bool isKeyHead = arg.shape.find("HV") == std::string::npos;
     int64_t heads = isKeyHead ? shape.heads : shape.valueHeads;
     if (arg.name == "norm_weight")
@@ -95,7 +108,17 @@ struct Sizes {
     if (name == "H" || name == "D")
       return shape.heads;
     if (name == "R")
-      return sourceRows();
+      return v.rows == RowOp::Latent ? placeRows() : sourceRows();
+    if (name == "S")
+      return 1;
+    if (name == "P")
+      return pages();
+    if (name == "page")
+      return page;
+    if (name == "rank")
+      return rank();
+    if (name == "x_pitch")
+      return shape.allTokens() * shape.heads;
     if (name == "E")
       return entries();
     if (name == "HV")
@@ -258,7 +281,11 @@ Status BenchCall::add(const Device &device, const Variant &variant,
           ? buffer->fill(0xff, stream)
       : arg.name == "offsets"
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
-      : arg.name == "slots" || arg.name == "snapshots" || arg.name == "index"
+      : variant.rows == RowOp::Latent && arg.name == "slots"
+          ? uploadIntegers(*buffer, arg.dtype,
+                           std::vector<int64_t>(static_cast<size_t>(elements)))
+      : arg.name == "slots" || arg.name == "snapshots" || arg.name == "index" ||
+              arg.name == "positions" || arg.name == "table"
           ? uploadIntegers(
                 *buffer, arg.dtype,
                 countFrom(arg.name == "snapshots" ? shape.sequences : 0,
@@ -351,7 +378,12 @@ reference::RowOperands rowOperands(const Variant &v, const BenchShape &shape,
   o.op = v.rows;
   Sizes sizes{v, shape};
   o.tokens = shape.allTokens();
-  o.sources = sizes.sourceRows();
+  o.sources = v.rows == RowOp::Mix ? o.tokens : sizes.sourceRows();
+  if (v.rows == RowOp::Latent) {
+    o.rank = sizes.rank();
+    o.places = sizes.placeRows();
+    o.place = countFrom(0, o.tokens);
+  }
   o.entries = sizes.entries();
   o.width = shape.heads;
   for (const Arg &arg : kernelArgs(v)) {
@@ -360,9 +392,9 @@ reference::RowOperands rowOperands(const Variant &v, const BenchShape &shape,
     for (auto [name, rows] :
          {std::pair("x", &o.x), std::pair("branch", &o.branch),
           std::pair("weight", &o.weight), std::pair("gate", &o.gate),
-          std::pair("up", &o.up)})
+          std::pair("up", &o.up), std::pair("query", &o.query)})
       if (arg.name == name)
-        *rows = whole(patterns.of(v, arg), shape.heads);
+        *rows = whole(patterns.of(v, arg), sizes.rowElements(arg));
     if (arg.name == "scales")
       o.scales = whole(patterns.of(v, arg), o.entries);
   }

@@ -17,9 +17,16 @@ std::string factorOf(const std::string &text, const Variant &variant) {
   if (text == "E")
     return std::to_string(reference::usualEntries);
   if (text == "sources") // those that a call reads
-    return variant.rows == RowOp::Combine
+    return hasEntries(variant.rows)
                ? std::to_string(reference::usualEntries) + " * tokens"
                : "tokens";
+  // Of latent: as many entries of the table as rows, a place for each.
+  if (text == "P" || text == "places")
+    return "tokens";
+  if (text == "S")
+    return "1";
+  if (text == "rank")
+    return "D";
   if (text == "W")
     return std::to_string(variant.conv);
   if (text == "W - 1")
@@ -119,6 +126,10 @@ static int64_t elementFlops(RowOp op) {
     return 18;
   case RowOp::Combine: // an entry
     return 2;
+  case RowOp::Latent:
+    return 4;
+  case RowOp::Mix: // an entry: two sums, two factors
+    return 6;
   case RowOp::None:
   case RowOp::Gather:
     break;
@@ -129,10 +140,10 @@ static int64_t elementFlops(RowOp op) {
 CostFormulas costOf(const Variant &variant, bool packed) {
   if (variant.form == Form::Rows)
     return {bytesFormula(variant, packed),
-            "tokens * D * " + std::to_string(elementFlops(variant.rows) *
-                                             (variant.rows == RowOp::Combine
-                                                  ? reference::usualEntries
-                                                  : 1))};
+            "tokens * D * " +
+                std::to_string(
+                    elementFlops(variant.rows) *
+                    (hasEntries(variant.rows) ? reference::usualEntries : 1))};
   return {bytesFormula(variant, packed),
           "tokens * HV * " + tokenFlops(variant)};
 }

@@ -101,7 +101,8 @@ std::vector<CaseSpec> poolCases(int64_t tokens) {
 /// all; absent operands; indices in and outside of what there is.
 std::vector<CaseSpec> rowCases(const Variant &v) {
   int64_t access = 16 / dtypeSize(v.dtype);
-  int64_t longest = (v.width ? v.width : 2304) / access * access;
+  int64_t longest =
+      (v.width ? reference::longestRow(v) : 2304) / access * access;
   auto of = [&](int64_t rows, int64_t columns, const char *recipe = "random") {
     CaseSpec spec = dense(1, rows, 1, 1, recipe);
     spec.columns = std::max(access, columns / access * access);

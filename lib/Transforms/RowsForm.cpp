@@ -1,5 +1,6 @@
 // Kernels of form rows: norms, products with a gate, sums and copies of rows of
-// one width. A program has one row, or a stretch of one, as a vector.
+// one width, rows behind a page table, averages by score. A program has one
+// row, or a stretch of one, as a vector.
 #include "RowsForm.h"
 #include "TileBuilder.h"
 
@@ -27,9 +28,10 @@ FailureOr<Operation *> matchRows(func::FuncOp function) {
   SmallVector<Operation *> found;
   for (Operation &op : function.getBody().front().without_terminator())
     found.push_back(&op);
-  bool isOne = found.size() == 1 &&
-               isa<dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp,
-                   dplr::GatherOp, dplr::CombineOp>(found.front());
+  bool isOne =
+      found.size() == 1 &&
+      isa<dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp, dplr::GatherOp,
+          dplr::CombineOp, dplr::LatentOp, dplr::MixOp>(found.front());
   if (!isOne)
     return function.emitOpError()
            << "expected one op on rows with form rows, but got " << found.size()
@@ -37,20 +39,29 @@ FailureOr<Operation *> matchRows(func::FuncOp function) {
   return found.front();
 }
 
-/// On a GPU a row of a norm is held by as few threads as can, 16 bytes each and
-/// more where a block would be too large; the kernel waits for its loads, not
-/// for bandwidth. Others take stretches that fill a GPU from a few rows on.
+/// The longest row of an op that holds one at once; nothing of others.
+static std::optional<int64_t> heldWidth(Operation *op) {
+  return llvm::TypeSwitch<Operation *, std::optional<int64_t>>(op)
+      .Case<dplr::RmsNormOp, dplr::LatentOp, dplr::MixOp>(
+          [](auto held) { return held.getWidth(); })
+      .Default([](Operation *) { return std::nullopt; });
+}
+
+/// On a GPU a row that is held at once is held by as few threads as can, 16
+/// bytes each and more where a block would be too large; the kernel waits for
+/// its loads, not for bandwidth. Others take stretches that fill a GPU from a
+/// few rows on.
 tile::ScheduleAttr chooseRows(Operation *op, const Target &target) {
   constexpr int64_t mostThreads = 512, usualWarps = 4, hostColumns = 4096;
-  auto norm = dyn_cast<dplr::RmsNormOp>(op);
+  std::optional<int64_t> held = heldWidth(op);
   bool isHost = target.kind == TargetKind::Host;
   int64_t each = kAccess / tile::bytesOf(elementOf(op->getOperand(0)));
   int64_t warps = isHost ? 1 : usualWarps;
   int64_t columns = isHost ? hostColumns : usualWarps * 32 * each;
-  if (norm && isHost) {
-    columns = llvm::alignTo(norm.getWidth(), kAccess);
-  } else if (norm) {
-    int64_t vectors = llvm::divideCeil(norm.getWidth(), each);
+  if (held && isHost) {
+    columns = llvm::alignTo(*held, kAccess);
+  } else if (held) {
+    int64_t vectors = llvm::divideCeil(*held, each);
     int64_t turns = llvm::divideCeil(vectors, mostThreads);
     warps = llvm::divideCeil(llvm::divideCeil(vectors, turns), 32);
     columns = warps * 32 * turns * each;
@@ -79,13 +90,21 @@ private:
   void awaitOtherCalls();
   Value at(StringRef name, Value number);
   Value load(StringRef name);
+  Value loadAt(StringRef name, Value offset, Value columns);
+  Value loadParameter(StringRef name, Value columns);
   void store(Value x, StringRef name);
+  void storeAt(Value x, Value ref, Value offset, Value columns);
+  Value loadIndex(StringRef name, Value entry, Value otherwise);
+  Value inverseRoot(Value squares, Value columns);
   void buildNorm();
   void buildAdd();
   void buildProduct(dplr::GatedProductOp product);
   Value loadPicked(Value entry);
   void buildGather();
   void buildCombine();
+  Value place(Value &isPlaced);
+  void buildLatent();
+  void buildMix();
   Value arg(StringRef name) const { return args.lookup(name); }
 
   Operation *op;
@@ -127,6 +146,18 @@ void RowsForm::createFunction(func::FuncOp source) {
         names = {"x", "index", "scales", "out"};
         rows = {"x", "out"};
         sizes.append({"R", "E"});
+      })
+      .Case([&](dplr::LatentOp) {
+        names = {"x", "weight", "slots", "positions", "table", "out"};
+        rows = {"x", "out"};
+        sizes.append({"rank", "R", "S", "P", "page"});
+        scales = {"eps"};
+      })
+      .Case([&](dplr::MixOp) {
+        names = {"x", "query", "out"};
+        rows = {"x", "out"};
+        sizes.append({"E", "x_pitch"});
+        scales = {"eps"};
       });
   SmallVector<std::string> all;
   SmallVector<Type> types;
@@ -135,11 +166,12 @@ void RowsForm::createFunction(func::FuncOp source) {
     types.push_back(type);
   };
   for (StringRef name : names) {
-    bool isF32 = name == "weight" || name == "scales";
-    add(name, tile::RefType::get(b.getContext(), isF32 ? Type(b.getF32Type())
-                                                 : name == "index"
-                                                     ? Type(b.getI32Type())
-                                                     : element));
+    Type type = element;
+    if (name == "weight" || name == "query" || name == "scales")
+      type = b.getF32Type();
+    else if (!llvm::is_contained(rows, name))
+      type = b.getI32Type();
+    add(name, tile::RefType::get(b.getContext(), type));
   }
   for (StringRef name : sizes)
     add(name, b.getIndexType());
@@ -187,29 +219,53 @@ Value RowsForm::at(StringRef name, Value number) {
 }
 
 Value RowsForm::load(StringRef name) {
-  return b.toF32(tile::LoadOp::create(b, b.tileType({width}, element),
-                                      arg(name), at(name, row), b.index(1),
-                                      ValueRange{count}, kAccess, false));
+  return b.toF32(loadAt(name, at(name, row), count));
+}
+
+/// `columns` of them from `offset` on, as they are stored.
+Value RowsForm::loadAt(StringRef name, Value offset, Value columns) {
+  return tile::LoadOp::create(b, b.tileType({width}, element), arg(name),
+                              offset, b.index(1), ValueRange{columns}, kAccess,
+                              false);
+}
+
+/// A parameter in f32, with a column for each of the row's.
+Value RowsForm::loadParameter(StringRef name, Value columns) {
+  return b.once(tile::LoadOp::create(b, b.tileType({width}), arg(name),
+                                     b.index(0), b.index(1),
+                                     ValueRange{columns}, kAccess, false));
 }
 
 void RowsForm::store(Value x, StringRef name) {
-  tile::StoreOp::create(b, b.round(x, element), arg(name), at(name, row),
-                        b.index(1), ValueRange{count}, kAccess, false);
+  storeAt(b.round(x, element), arg(name), at(name, row), count);
+}
+
+void RowsForm::storeAt(Value x, Value ref, Value offset, Value columns) {
+  tile::StoreOp::create(b, x, ref, offset, b.index(1), ValueRange{columns},
+                        kAccess, false);
+}
+
+Value RowsForm::loadIndex(StringRef name, Value entry, Value otherwise) {
+  return tile::LoadScalarOp::create(b, b.getIndexType(), arg(name), entry,
+                                    otherwise);
+}
+
+/// 1 / sqrt(mean + eps) of a vector whose `columns` squares are given.
+Value RowsForm::inverseRoot(Value squares, Value columns) {
+  Value integer = arith::IndexCastOp::create(b, b.getI64Type(), columns);
+  Value elements = arith::SIToFPOp::create(b, b.getF32Type(), integer);
+  Value mean = arith::DivFOp::create(b, b.sum(squares, 0), elements);
+  return b.rsqrt(b.add(mean, arg("eps")));
 }
 
 /// The row stays where it was loaded to, and so do the weights, which no kernel
 /// ahead writes: they are on their way while it still runs.
 void RowsForm::buildNorm() {
-  Value weight = b.once(
-      tile::LoadOp::create(b, b.tileType({width}), arg("weight"), b.index(0),
-                           b.index(1), ValueRange{count}, kAccess, false));
+  Value weight = loadParameter("weight", count);
   awaitOtherCalls();
   Value x = b.once(b.toF32(b.round(b.add(load("x"), load("branch")), element)));
   store(x, "sum");
-  Value integer = arith::IndexCastOp::create(b, b.getI64Type(), arg("D"));
-  Value elements = arith::SIToFPOp::create(b, b.getF32Type(), integer);
-  Value mean = arith::DivFOp::create(b, b.sum(b.mul(x, x), 0), elements);
-  Value inverse = b.rsqrt(b.add(mean, arg("eps")));
+  Value inverse = inverseRoot(b.mul(x, x), count);
   store(b.mul(b.mul(x, b.splat(inverse, {width})), weight), "out");
 }
 
@@ -245,20 +301,16 @@ void RowsForm::buildProduct(dplr::GatedProductOp product) {
 /// The row of x that entry `entry` of the indices names. They live in device
 /// memory, where the host cannot check them.
 Value RowsForm::loadPicked(Value entry) {
-  Value number = tile::LoadScalarOp::create(b, b.getIndexType(), arg("index"),
-                                            entry, entry);
+  Value number = loadIndex("index", entry, entry);
   Value last = b.subI(arg("R"), b.index(1));
   number = b.maxI(b.index(0), b.minI(number, last));
   Value some = b.minI(count, b.mulI(arg("R"), b.index(width)));
-  return tile::LoadOp::create(b, b.tileType({width}, element), arg("x"),
-                              at("x", number), b.index(1), ValueRange{some},
-                              kAccess, false);
+  return loadAt("x", at("x", number), some);
 }
 
 void RowsForm::buildGather() {
   awaitOtherCalls();
-  tile::StoreOp::create(b, loadPicked(row), arg("out"), at("out", row),
-                        b.index(1), ValueRange{count}, kAccess, false);
+  storeAt(loadPicked(row), arg("out"), at("out", row), count);
 }
 
 void RowsForm::buildCombine() {
@@ -278,14 +330,96 @@ void RowsForm::buildCombine() {
   store(loop.getResult(0), "out");
 }
 
+static Value isWithin(TileBuilder &b, Value index, Value end) {
+  using arith::CmpIPredicate;
+  Value low = arith::CmpIOp::create(b, CmpIPredicate::sge, index, b.index(0));
+  Value high = arith::CmpIOp::create(b, CmpIPredicate::slt, index, end);
+  return arith::AndIOp::create(b, low, high);
+}
+
+/// The row that the page table has for this one. Indices live in device memory:
+/// `isPlaced` is false where one of them is outside of what there is. Without a
+/// page -1 is one, and the place is negative.
+Value RowsForm::place(Value &isPlaced) {
+  Value slot = loadIndex("slots", row, b.index(-1));
+  Value position = loadIndex("positions", row, b.index(-1));
+  Value size = arg("page");
+  Value page = b.divI(position, size), entry = b.mulI(slot, arg("P"));
+  isPlaced =
+      arith::AndIOp::create(b, isWithin(b, slot, arg("S")),
+                            isWithin(b, position, b.mulI(arg("P"), size)));
+  Value table =
+      tile::GuardOp::create(b, arg("table").getType(), arg("table"), isPlaced);
+  Value number = tile::LoadScalarOp::create(b, b.getIndexType(), table,
+                                            b.addI(entry, page), b.index(-1));
+  Value place = b.addI(b.mulI(number, size), b.remI(position, size));
+  isPlaced = isWithin(b, place, arg("R"));
+  return place;
+}
+
+/// The front is normalised, what is behind it is copied. Both are on their way
+/// while their place is looked up.
+void RowsForm::buildLatent() {
+  Value rank = arg("rank");
+  Value weight = loadParameter("weight", rank);
+  awaitOtherCalls();
+  Value from = at("x", row), behind = b.subI(arg("D"), rank);
+  Value x = b.once(b.toF32(loadAt("x", from, rank)));
+  Value rest = b.once(b.toF32(loadAt("x", b.addI(from, rank), behind)));
+  Value isPlaced, to = at("out", place(isPlaced));
+  Value out =
+      tile::GuardOp::create(b, arg("out").getType(), arg("out"), isPlaced);
+  storeAt(b.round(rest, element), out, b.addI(to, rank), behind);
+  Value factor = b.splat(inverseRoot(b.mul(x, x), rank), {width});
+  storeAt(b.round(b.mul(b.mul(x, factor), weight), element), out, to, rank);
+}
+
+/// One row after the other, each read once and while the one before is summed
+/// up: the sum and the total so far are relative to the largest score so far,
+/// as attention has them.
+void RowsForm::buildMix() {
+  constexpr double log2e = 1.44269504088896340736, lowest = -1e30;
+  Value query = loadParameter("query", count);
+  awaitOtherCalls();
+  Value zeros = b.constantLike(b.splat(b.f32(0), {width}), 0.0);
+  auto rowOf = [&](Value tensor) { // none of a tensor behind the last one
+    Value left = b.minI(b.index(1), b.subI(arg("E"), tensor));
+    Value from = b.addI(b.mulI(tensor, arg("x_pitch")), at("x", row));
+    return b.once(b.toF32(loadAt("x", from, b.mulI(count, left))));
+  };
+  auto loop = scf::ForOp::create(
+      b, b.index(0), arg("E"), b.index(1),
+      ValueRange{b.f32(lowest), b.f32(0), zeros, rowOf(b.index(0))});
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value largest = loop.getRegionIterArg(0), total = loop.getRegionIterArg(1);
+    Value x = loop.getRegionIterArg(3);
+    Value ahead = rowOf(b.addI(loop.getInductionVar(), b.index(1)));
+    Value dot = b.sum(b.mul(x, query), 0);
+    Value score = b.mul(b.mul(dot, inverseRoot(b.mul(x, x), count)), log2e);
+    Value next = arith::MaximumFOp::create(b, largest, score);
+    Value kept = b.exp2(b.sub(largest, next));
+    Value share = b.exp2(b.sub(score, next));
+    Value before = b.mul(loop.getRegionIterArg(2), b.splat(kept, {width}));
+    Value sum = b.fma(x, b.splat(share, {width}), before);
+    scf::YieldOp::create(
+        b, ValueRange{next, b.fma(total, kept, share), sum, ahead});
+  }
+  Value inverse = arith::DivFOp::create(b, b.f32(1), loop.getResult(1));
+  store(b.mul(loop.getResult(2), b.splat(inverse, {width})), "out");
+}
+
 void RowsForm::build() {
-  locate(isa<dplr::RmsNormOp>(op));
+  locate(heldWidth(op).has_value());
   llvm::TypeSwitch<Operation *>(op)
       .Case([&](dplr::RmsNormOp) { buildNorm(); })
       .Case([&](dplr::AddOp) { buildAdd(); })
       .Case([&](dplr::GatedProductOp product) { buildProduct(product); })
       .Case([&](dplr::GatherOp) { buildGather(); })
-      .Case([&](dplr::CombineOp) { buildCombine(); });
+      .Case([&](dplr::CombineOp) { buildCombine(); })
+      .Case([&](dplr::LatentOp) { buildLatent(); })
+      .Case([&](dplr::MixOp) { buildMix(); });
   func::ReturnOp::create(b);
 }
 

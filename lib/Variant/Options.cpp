@@ -58,7 +58,7 @@ std::optional<DType> parseFloat(std::string_view text) {
 
 constexpr char forms[] = "chunk, step or rows";
 constexpr char rowOps[] =
-    "none, norm, add, silu, situ, sigmoid, gather or combine";
+    "none, norm, add, silu, situ, sigmoid, gather, combine, latent or mix";
 constexpr char widths[] = "a whole number from 1 to 32768";
 constexpr char floats[] = "bf16, f16 or f32";
 constexpr char states[] = "f32 or bf16";
@@ -176,7 +176,7 @@ const std::vector<VariantOption> &variantOptions() {
        [](Variant &v, std::string_view t) {
          return store(v.rows, parseRowOp(t), "rows", t, rowOps);
        }},
-      {"width", widths, "rows norm: the longest row",
+      {"width", widths, "rows norm, latent and mix: the longest row",
        [](Variant &v, std::string_view t) {
          return store(v.width, parseNumber<int64_t>(t), "width", t, widths);
        }},

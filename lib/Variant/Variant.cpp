@@ -14,14 +14,16 @@ using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
 
 constexpr Spellings<Form, 3> forms{
     {{Form::Chunk, "chunk"}, {Form::Step, "step"}, {Form::Rows, "rows"}}};
-constexpr Spellings<RowOp, 8> rowOps{{{RowOp::None, "none"},
-                                      {RowOp::Norm, "norm"},
-                                      {RowOp::Add, "add"},
-                                      {RowOp::Silu, "silu"},
-                                      {RowOp::Situ, "situ"},
-                                      {RowOp::Sigmoid, "sigmoid"},
-                                      {RowOp::Gather, "gather"},
-                                      {RowOp::Combine, "combine"}}};
+constexpr Spellings<RowOp, 10> rowOps{{{RowOp::None, "none"},
+                                       {RowOp::Norm, "norm"},
+                                       {RowOp::Add, "add"},
+                                       {RowOp::Silu, "silu"},
+                                       {RowOp::Situ, "situ"},
+                                       {RowOp::Sigmoid, "sigmoid"},
+                                       {RowOp::Gather, "gather"},
+                                       {RowOp::Combine, "combine"},
+                                       {RowOp::Latent, "latent"},
+                                       {RowOp::Mix, "mix"}}};
 constexpr Spellings<DType, 6> dtypes{{{DType::BF16, "bf16"},
                                       {DType::F16, "f16"},
                                       {DType::F32, "f32"},
@@ -209,11 +211,22 @@ std::string_view equationOf(const Variant &v) {
     return "y_t = x_index[t]";
   case RowOp::Combine:
     return "y_t = sum_j scales[t, j] x_index[t, j]";
+  case RowOp::Latent:
+    return "y_place[t] = x_t, its first rank columns / sqrt(mean(c^2) + eps) "
+           "weight";
+  case RowOp::Mix:
+    return "y = sum_j softmax_j(query x_j / sqrt(mean(x_j^2) + eps)) x_j";
   }
   return "?";
 }
 
 bool picksRows(RowOp op) { return op == RowOp::Gather || op == RowOp::Combine; }
+
+bool holdsRow(RowOp op) {
+  return op == RowOp::Norm || op == RowOp::Latent || op == RowOp::Mix;
+}
+
+bool hasEntries(RowOp op) { return op == RowOp::Combine || op == RowOp::Mix; }
 
 int64_t cacheEntries(const Variant &v) {
   return v.cacheLayout == CacheLayout::Full ? v.conv : v.conv - 1;
@@ -241,19 +254,19 @@ static std::optional<std::string> resolveRows(Variant &v) {
   constexpr int64_t widest = 32768;
   if (v.rows == RowOp::None)
     return "form rows needs an operation; use rows norm, add, silu, situ, "
-           "sigmoid, gather or combine";
+           "sigmoid, gather, combine, latent or mix";
   if (!isFloat(v.dtype))
     return "dtype " + quoted(spell(v.dtype)) +
            " is not supported; use bf16, f16 or f32";
-  bool isNorm = v.rows == RowOp::Norm;
-  if (isNorm && (v.width < 1 || v.width > widest))
+  bool isBounded = holdsRow(v.rows);
+  if (isBounded && (v.width < 1 || v.width > widest))
     return "width = " + std::to_string(v.width) +
-           " is not supported with rows norm; use 1 to " +
-           std::to_string(widest);
+           " is not supported with rows " + std::string(spell(v.rows)) +
+           "; use 1 to " + std::to_string(widest);
   Variant rows;
   rows.form = Form::Rows;
   rows.rows = v.rows;
-  rows.width = isNorm ? v.width : 0;
+  rows.width = isBounded ? v.width : 0;
   rows.dtype = rows.stateDtype = v.dtype; // the second: of the sum
   rows.target = v.target;
   rows.recurrence = "linear";
@@ -368,18 +381,25 @@ static std::vector<Arg> rowArgs(const Variant &v) {
   std::vector<Arg> args;
   auto rows = [&](const char *name, ArgKind kind = ArgKind::Input,
                   bool optional = false) {
-    bool isSource = picksRows(v.rows) && kind == ArgKind::Input;
-    args.push_back({name, kind, v.dtype, optional,
-                    isSource ? "[sources, D]" : "[tokens, D]"});
+    bool isInput = kind == ArgKind::Input;
+    const char *shape = picksRows(v.rows) && isInput          ? "[sources, D]"
+                        : v.rows == RowOp::Mix && isInput     ? "[E, tokens, D]"
+                        : v.rows == RowOp::Latent && !isInput ? "[places, D]"
+                                                              : "[tokens, D]";
+    args.push_back({name, kind, v.dtype, optional, shape});
+  };
+  auto parameter = [&](const char *name, DType dtype, const char *shape) {
+    args.push_back({name, ArgKind::Input, dtype, false, shape});
   };
   std::vector<const char *> scales;
+  std::vector<std::string> sizes = {"T", "D"};
   switch (v.rows) {
   case RowOp::None:
     return args;
   case RowOp::Norm:
     rows("x");
     rows("branch", ArgKind::Input, true);
-    args.push_back({"weight", ArgKind::Input, DType::F32, false, "[D]"});
+    parameter("weight", DType::F32, "[D]");
     rows("sum", ArgKind::Output, true);
     scales = {"eps"};
     break;
@@ -398,12 +418,28 @@ static std::vector<Arg> rowArgs(const Variant &v) {
   case RowOp::Gather:
     rows("x");
     args.push_back({"index", ArgKind::Input, DType::I32, true, "[tokens]"});
+    sizes = {"T", "D", "R"};
     break;
   case RowOp::Combine:
     rows("x");
-    args.push_back({"index", ArgKind::Input, DType::I32, false, "[tokens, E]"});
-    args.push_back(
-        {"scales", ArgKind::Input, DType::F32, false, "[tokens, E]"});
+    parameter("index", DType::I32, "[tokens, E]");
+    parameter("scales", DType::F32, "[tokens, E]");
+    sizes = {"T", "D", "R", "E"};
+    break;
+  case RowOp::Latent:
+    rows("x");
+    parameter("weight", DType::F32, "[rank]");
+    parameter("slots", DType::I32, "[tokens]");
+    parameter("positions", DType::I32, "[tokens]");
+    parameter("table", DType::I32, "[S, P]");
+    sizes = {"T", "D", "rank", "R", "S", "P", "page"};
+    scales = {"eps"};
+    break;
+  case RowOp::Mix:
+    rows("x");
+    parameter("query", DType::F32, "[D]");
+    sizes = {"T", "D", "E", "x_pitch"};
+    scales = {"eps"};
     break;
   }
   rows("out", ArgKind::Output);
@@ -411,11 +447,6 @@ static std::vector<Arg> rowArgs(const Variant &v) {
   for (const Arg &arg : args)
     if (arg.shape.find(", D]") != std::string::npos)
       strided.push_back(arg.name + "_stride");
-  std::vector<std::string> sizes = {"T", "D"};
-  if (picksRows(v.rows))
-    sizes.push_back("R");
-  if (v.rows == RowOp::Combine)
-    sizes.push_back("E");
   sizes.insert(sizes.end(), strided.begin(), strided.end());
   for (const std::string &size : sizes)
     args.push_back({size, ArgKind::Size, DType::I64, false, ""});

@@ -359,6 +359,48 @@ func.func @gated_product_c1_extra(%x: tensor<?x?xf32>, %b: f32) {
 
 // -----
 
+func.func @latent_c1(%x: tensor<?x?xf32>, %w: tensor<?xf32>, %e: f32, %i: tensor<?xi32>, %t: tensor<?x?xi32>, %n: i64) {
+  // expected-error @below {{expected rows of up to 1 element or more, but got 0}}
+  %y = dplr.latent %x weight(%w : tensor<?xf32>) eps(%e) at(%i, %i : tensor<?xi32>)
+      table(%t : tensor<?x?xi32>) of(%n) into(%x) up_to 0 : tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @latent_c2(%x: tensor<8x?xf32>, %w: tensor<?xf32>, %e: f32, %i: tensor<4xi32>, %t: tensor<?x?xi32>, %n: i64) {
+  // expected-error @below {{expected slots and positions for 8 rows, but got 4}}
+  %y = dplr.latent %x weight(%w : tensor<?xf32>) eps(%e) at(%i, %i : tensor<4xi32>)
+      table(%t : tensor<?x?xi32>) of(%n) into(%x) up_to 64 : tensor<8x?xf32>
+  return
+}
+
+// -----
+
+func.func @mix_c1(%x: tensor<?x?x?xf32>, %q: tensor<?xf32>, %e: f32) {
+  // expected-error @below {{expected rows of up to 1 element or more, but got 0}}
+  %y = dplr.mix %x query(%q : tensor<?xf32>) eps(%e) up_to 0 : tensor<?x?x?xf32> -> tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @mix_c2(%x: tensor<?x4x?xf32>, %q: tensor<?xf32>, %e: f32) {
+  // expected-error @below {{expected a result like one tensor of 'tensor<?x4x?xf32>', but got 'tensor<3x?xf32>'}}
+  %y = dplr.mix %x query(%q : tensor<?xf32>) eps(%e) up_to 64 : tensor<?x4x?xf32> -> tensor<3x?xf32>
+  return
+}
+
+// -----
+
+func.func @mix_c3(%x: tensor<?x?x64xf32>, %q: tensor<32xf32>, %e: f32) {
+  // expected-error @below {{expected a query of width 64, but got 32}}
+  %y = dplr.mix %x query(%q : tensor<32xf32>) eps(%e) up_to 64 : tensor<?x?x64xf32> -> tensor<?x64xf32>
+  return
+}
+
+// -----
+
 func.func @combine_c1(%x: tensor<?x?xf32>, %i: tensor<?x8xi32>, %s: tensor<?x4xf32>) {
   // expected-error @below {{expected as many scales as indices, but got 'tensor<?x4xf32>' and 'tensor<?x8xi32>'}}
   %y = dplr.combine %x rows(%i : tensor<?x8xi32>) scales(%s : tensor<?x4xf32>) : tensor<?x?xf32>

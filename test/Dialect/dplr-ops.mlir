@@ -134,8 +134,11 @@ func.func @layer(%x: tensor<?x?x128xbf16>, %w: tensor<?x128x4xbf16>,
 // CHECK: dplr.add %{{.*}}, %{{.*}} : tensor<?x?xbf16>
 // CHECK: dplr.gather %{{.*}} rows(%{{.*}} : tensor<?xi32>) : tensor<?x?xbf16>
 // CHECK: dplr.combine %{{.*}} rows(%{{.*}} : tensor<?x?xi32>) scales(%{{.*}} : tensor<?x?xf32>) : tensor<?x?xbf16>
+// CHECK: dplr.latent %{{.*}} weight(%{{.*}} : tensor<?xf32>) eps(%{{.*}}) at(%{{.*}}, %{{.*}} : tensor<?xi32>) table(%{{.*}} : tensor<?x?xi32>) of(%{{.*}}) into(%{{.*}}) up_to 512 : tensor<?x?xbf16>
+// CHECK: dplr.mix %{{.*}} query(%{{.*}} : tensor<?xf32>) eps(%{{.*}}) up_to 7168 : tensor<?x?x?xbf16> -> tensor<?x?xbf16>
 func.func @rows(%x: tensor<?x?xbf16>, %b: tensor<?x?xbf16>, %w: tensor<?xf32>,
-    %e: f32, %i: tensor<?xi32>, %j: tensor<?x?xi32>, %c: tensor<?x?xf32>)
+    %e: f32, %i: tensor<?xi32>, %j: tensor<?x?xi32>, %c: tensor<?x?xf32>,
+    %n: i64, %all: tensor<?x?x?xbf16>)
     -> tensor<?x?xbf16>
     attributes {dplr.form = #dplr.form<rows>} {
   %s, %y = dplr.rmsnorm %x branch(%b : tensor<?x?xbf16>)
@@ -148,7 +151,11 @@ func.func @rows(%x: tensor<?x?xbf16>, %b: tensor<?x?xbf16>, %w: tensor<?xf32>,
   %g = dplr.gather %a rows(%i : tensor<?xi32>) : tensor<?x?xbf16>
   %m = dplr.combine %g rows(%j : tensor<?x?xi32>) scales(%c : tensor<?x?xf32>)
       : tensor<?x?xbf16>
-  return %m : tensor<?x?xbf16>
+  %l = dplr.latent %m weight(%w : tensor<?xf32>) eps(%e) at(%i, %i : tensor<?xi32>)
+      table(%j : tensor<?x?xi32>) of(%n) into(%x) up_to 512 : tensor<?x?xbf16>
+  %r = dplr.mix %all query(%w : tensor<?xf32>) eps(%e) up_to 7168
+      : tensor<?x?x?xbf16> -> tensor<?x?xbf16>
+  return %r : tensor<?x?xbf16>
 }
 
 // CHECK-LABEL: func.func @form(

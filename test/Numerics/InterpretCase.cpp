@@ -1,5 +1,7 @@
 #include "InterpretCase.h"
 
+#include "kdac/Reference/Places.h"
+
 using namespace mlir;
 
 namespace kdac::reference {
@@ -10,8 +12,17 @@ namespace {
 std::vector<int64_t> shapeOf(const Case &c, const std::string &name) {
   const Variant &v = c.spec().variant;
   if (v.form == Form::Rows) {
-    if (name == "weight")
-      return {c.columns()};
+    if (name == "weight" || name == "query")
+      return {v.rows == RowOp::Latent ? c.rank() : c.columns()};
+    if (name == "slots" || name == "positions")
+      return {c.tokens()};
+    if (name == "table" || name == "out") { // out: the pages before
+      PageTable table = pageTableOf(c);
+      return name == "out" ? std::vector{table.rows, c.columns()}
+                           : std::vector{table.slots, table.pagesOfSlot};
+    }
+    if (v.rows == RowOp::Mix)
+      return {c.entries(), c.tokens(), c.columns()};
     bool isCombine = v.rows == RowOp::Combine;
     if (name == "scales" || (name == "index" && isCombine))
       return {c.tokens(), usualEntries};
@@ -51,6 +62,14 @@ FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
       arguments.push_back(
           {buffer ? buffer->data() : nullptr, shapeOf(c, arg.name)});
     }
+  int64_t page = 0;
+  std::vector<std::byte> pages; // zeros
+  if (c.spec().variant.rows == RowOp::Latent) {
+    page = pageTableOf(c).page;
+    pages.resize(static_cast<size_t>(c.find("out")->bytes()));
+    arguments.push_back({pages.data(), shapeOf(c, "out")});
+    arguments.push_back({&page, {}});
+  }
   std::vector<float> scales;
   scales.reserve(2); // arguments point to them
   for (const Arg &arg : kernelArgs(c.spec().variant))

@@ -55,12 +55,13 @@ TEST(Interpreter, EqualsTheOracleOnEveryRecurrenceAndLayout) {
 
 TEST(Interpreter, EqualsTheOracleOnRows) {
   MLIRContext context;
-  for (RowOp op : {RowOp::Norm, RowOp::Add, RowOp::Silu, RowOp::Situ,
-                   RowOp::Sigmoid, RowOp::Gather, RowOp::Combine}) {
+  for (RowOp op :
+       {RowOp::Norm, RowOp::Add, RowOp::Silu, RowOp::Situ, RowOp::Sigmoid,
+        RowOp::Gather, RowOp::Combine, RowOp::Latent, RowOp::Mix}) {
     CaseSpec spec;
     spec.variant.form = Form::Rows;
     spec.variant.rows = op;
-    spec.variant.width = op == RowOp::Norm ? 40 : 0;
+    spec.variant.width = holdsRow(op) ? 40 : 0;
     ASSERT_EQ(resolve(spec.variant), std::nullopt);
     spec.tokens = 7;
     spec.columns = 32;

@@ -1,6 +1,7 @@
 #include "Fixture.h"
 
 #include <limits>
+#include <map>
 
 using namespace kdac;
 
@@ -161,6 +162,76 @@ TEST(CheckCaches, DoNotOverlap) {
             "slot");
   EXPECT_EQ(convRefusal(2, int64_t(1) << 60),
             "q_cache is larger than 2^63 bytes");
+}
+
+/// A call of an operation on rows that is good: 4 rows of 576, of which 512 are
+/// normalised; the sizes that `changes` names have its values instead.
+static std::string
+refusalOfRows(RowOp op, const std::map<std::string, int64_t> &changes) {
+  Variant v;
+  v.form = Form::Rows;
+  v.rows = op;
+  v.width = op == RowOp::Latent ? 512 : 576;
+  v.target = "host";
+  EXPECT_EQ(resolve(v), std::nullopt);
+  PackVariant variant;
+  variant.variant = v;
+  Launch launch;
+  launch.entry = entryName(v);
+  launch.args = launchArgs(v);
+  std::map<std::string, int64_t> sizes = {
+      {"T", 4}, {"D", 576},   {"rank", 512}, {"R", 256},       {"S", 2},
+      {"P", 2}, {"page", 64}, {"E", 3},      {"x_pitch", 2304}};
+  for (const auto &[name, value] : changes)
+    sizes[name] = value;
+  void *data = reinterpret_cast<void *>(0x1000);
+  float scale = 1;
+  int64_t stride = 576;
+  std::vector<void *> argv;
+  for (const LaunchArg &a : launch.args)
+    argv.push_back(a.arg.kind == ArgKind::Scale  ? static_cast<void *>(&scale)
+                   : a.arg.kind != ArgKind::Size ? &data
+                   : sizes.count(a.arg.name)     ? &sizes[a.arg.name]
+                                                 : &stride);
+  return checkCall(variant, launch, argv.data()).message();
+}
+
+TEST(CheckRows, PagesOfLatents) {
+  auto refusal = [](const std::map<std::string, int64_t> &changes) {
+    return refusalOfRows(RowOp::Latent, changes);
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({{"rank", 584}}),
+            "argument rank = 584 is more than the D = 576 elements of a row");
+  EXPECT_EQ(refusal({{"rank", 520}}),
+            "arguments rank = 520 and D = 576 make a part of a row longer than "
+            "the 512 elements that the kernel takes");
+  EXPECT_EQ(refusal({{"rank", 8}}),
+            "arguments rank = 8 and D = 576 make a part of a row longer than "
+            "the 512 elements that the kernel takes");
+  EXPECT_EQ(refusal({{"rank", 511}}),
+            "argument rank = 511 is not a multiple of 8 elements");
+  EXPECT_EQ(refusal({{"page", 0}}), "argument page = 0 should be at least 1");
+  EXPECT_EQ(refusal({{"T", 0}, {"page", 0}}), "");
+  EXPECT_EQ(refusal({{"P", int64_t(1) << 60}}),
+            "argument P = 1152921504606846976 makes a table larger than 2^63 "
+            "bytes");
+}
+
+TEST(CheckRows, TensorsThatAreMixed) {
+  auto refusal = [](const std::map<std::string, int64_t> &changes) {
+    return refusalOfRows(RowOp::Mix, changes);
+  };
+  EXPECT_EQ(refusal({}), "");
+  EXPECT_EQ(refusal({{"E", 0}}), "argument E = 0 tensors have no average");
+  EXPECT_EQ(refusal({{"D", 584}}),
+            "argument D = 584 is more than the 576 elements that the kernel "
+            "takes of a row");
+  EXPECT_EQ(refusal({{"x_pitch", 2300}}),
+            "argument x_pitch = 2300 is not a multiple of 8 elements");
+  EXPECT_EQ(refusal({{"x_pitch", int64_t(1) << 60}}),
+            "argument x_pitch = 1152921504606846976 makes a tensor larger than "
+            "2^63 bytes");
 }
 
 TEST(CheckPool, StatusNamesTheIndex) {

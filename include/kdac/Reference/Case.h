@@ -87,6 +87,15 @@ public:
   int64_t columns() const { return description.columns; }
   /// Rows that form rows' gather reads from: some that are not asked for.
   int64_t sourceRows() const { return bufferTokens + 3; }
+  /// Of form rows' latent: columns that are normalised.
+  int64_t rank() const;
+  /// Of operations that make a row of several: how many; else 1.
+  int64_t entries() const;
+  /// Rows from one of mix's tensors to the next: with gaps, one that is
+  /// nobody's.
+  int64_t rowsOfEntry() const {
+    return bufferTokens + (description.tokenGap ? 1 : 0);
+  }
   float scale() const { return scaleValue; }
 
   /// Program instances for slices of `vTile` columns: N * HV * ceil(V / vTile).
@@ -148,6 +157,7 @@ private:
   void keepCaches();
   int64_t sizeOf(const std::string &name) const;
   void fill();
+  void fillPlaces(Buffer &buffer);
 
   CaseSpec description;
   std::vector<int64_t> bounds;

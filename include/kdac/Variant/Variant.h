@@ -30,6 +30,8 @@ enum class RowOp {
   Sigmoid, ///< y = sigmoid(gate) * up
   Gather,  ///< y_t = x_index[t]
   Combine, ///< y_t = sum over j of scales[t, j] * x_index[t, j]
+  Latent,  ///< a row behind a page table: its first `rank` columns normalised
+  Mix,     ///< y = sum over j of softmax_j(score of x_j) * x_j
 };
 enum class DType { BF16, F16, F32, I32, I64, I8 };
 enum class StateLayout {
@@ -78,7 +80,9 @@ struct Variant {
   double normEps = 1e-5; ///< on the mean of squares
   Precision precision = Precision::Default;
   RowOp rows = RowOp::None; ///< of form rows
-  /// Of rows norm: the longest row that the kernel takes. The others take any.
+  /// Of operations that hold a row at once (holdsRow): the longest that the
+  /// kernel takes; of latent, of the normalised columns and of those behind
+  /// them. The others take any.
   int64_t width = 0;
   std::string target = "host"; ///< a row of lib/Target/Targets.cpp
 
@@ -152,6 +156,10 @@ std::string_view equationOf(const Variant &variant);
 
 /// True of operations that read rows by index.
 bool picksRows(RowOp op);
+/// True of operations that hold a row at once.
+bool holdsRow(RowOp op);
+/// True of operations that make each row of E others.
+bool hasEntries(RowOp op);
 
 /// Entries of one channel of a convolution's cache: W or W - 1.
 int64_t cacheEntries(const Variant &variant);
