@@ -253,6 +253,11 @@ constexpr char kimiK3[] = R"({"text_config": {
 
 } // namespace
 
+int64_t ModelConfig::residualEntries() const {
+  return residualBlock == 0 ? 0
+                            : (layers() + residualBlock - 1) / residualBlock;
+}
+
 int64_t ModelConfig::count(Mixer mixer) const {
   return std::count(mixers.begin(), mixers.end(), mixer);
 }

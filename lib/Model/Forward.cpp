@@ -35,8 +35,6 @@ Activations cut(Activations a, int64_t tokens) {
         &a.latent, &a.values,   &a.valueGate, &a.gate,     &a.up,
         &a.router, &a.expertIn, &a.expertOut})
     *rows = rows->first(tokens);
-  for (Rows &entry : a.bank)
-    entry = entry.first(tokens);
   return a;
 }
 
@@ -138,19 +136,19 @@ void Pass::residualLayer(const LayerWeights &w, int64_t layer) {
   bool isFirst = layer % block == 0;
   Rows x = a.stream;
   if (entries > 0) {
-    ops.mix(a.bank.data(), entries, a.stream, w.attentionMix, config.normEps,
+    ops.mix(a.stream, a.bankPitch, entries, w.attentionMix, config.normEps,
             a.mixed);
     x = a.mixed;
   }
   ops.rmsNorm(x, w.inputNorm, config.normEps, a.normed);
   mixTokens(w, layer, a.branch);
   if (isFirst) {
-    ops.copy(a.stream, a.bank[static_cast<size_t>(entries++)]);
+    ops.copy(a.stream, a.bank(entries++));
     ops.copy(a.branch, a.stream);
   } else {
     ops.add(a.branch, a.stream);
   }
-  ops.mix(a.bank.data(), entries, a.stream, w.mlpMix, config.normEps, a.mixed);
+  ops.mix(a.stream, a.bankPitch, entries, w.mlpMix, config.normEps, a.mixed);
   ops.rmsNorm(a.mixed, w.postNorm, config.normEps, a.normed);
   feedForward(w, layer, a.branch);
   ops.add(a.branch, a.stream);
@@ -163,8 +161,8 @@ void Pass::layers(const Weights &weights) {
     else
       plainLayer(weights.layers[static_cast<size_t>(i)], i);
   if (config.residualBlock > 0)
-    ops.mix(a.bank.data(), static_cast<int64_t>(a.bank.size()), a.stream,
-            weights.outputMix, config.normEps, a.stream);
+    ops.mix(a.stream, a.bankPitch, config.residualEntries(), weights.outputMix,
+            config.normEps, a.stream);
   else
     ops.add(a.branch, a.stream);
 }

@@ -54,18 +54,12 @@ void gemm(bool isTransposed, int64_t m, int64_t n, int64_t k, float alpha,
 
 void HostOps::storeLatent(const BatchView &batch, Rows c, const Vector &norm,
                           double eps, const MlaCache &cache) {
-  int64_t rank = config.latentRank;
-  parallel(batch.count, [&](int64_t p, float *) {
-    const Piece &piece = batch.pieces[p];
-    for (int64_t t = 0; t < piece.count; ++t) {
-      const float *from = c.row(piece.begin + t);
-      float *to = cache.row(piece.slot, piece.past + t);
-      float mean = squares(from, rank) / static_cast<float>(rank);
-      float factor = 1 / std::sqrt(mean + static_cast<float>(eps));
-      for (int64_t i = 0; i < rank; ++i)
-        to[i] = from[i] * factor * norm[static_cast<size_t>(i)];
-      std::copy_n(from + rank, config.ropeDim, to + rank);
-    }
+  if (!fits(batch.tokens, batch.count))
+    return;
+  listRows(batch.pieces, batch.count, rowSlots.data(), rowPositions.data());
+  launchRows(RowOp::Latent, latentWidth(config), [&](NamedCall &call) {
+    setLatent(call, config, c.first(batch.tokens), norm.data(), eps,
+              rowSlots.data(), rowPositions.data(), cache);
   });
 }
 

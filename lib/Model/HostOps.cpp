@@ -15,21 +15,20 @@ HostOps::HostOps(const ModelConfig &config, const OpsLimits &limits)
 }
 
 Status HostOps::prepare(const PackReader &pack) {
-  auto allocate = [&](AlignedBuffer &to, int64_t width, int64_t count = 1) {
+  auto allocate = [&](AlignedBuffer &to, int64_t width) {
     StatusOr<AlignedBuffer> memory = AlignedBuffer::allocate(
-        count * limits.tokens * paddedWidth(width) * 4, "rows of a layer");
+        limits.tokens * paddedWidth(width) * 4, "rows of a layer");
     if (!memory.ok())
       return memory.status();
     to = std::move(*memory);
     return Status::success();
   };
-  if (config.count(Mixer::Kda) > 0) {
+  if (config.count(Mixer::Kda) > 0)
     for (bool isStep : {false, true})
       if (Status s = loadKernel(pack, isStep); !s.ok())
         return s;
-    if (Status s = allocate(convolved, config.kdaWidth(), 3); !s.ok())
-      return s;
-  }
+  rowSlots.resize(static_cast<size_t>(limits.tokens));
+  rowPositions.resize(static_cast<size_t>(limits.tokens));
   auto load = [&](const PackVariant &v) { return HostKernel::load(pack, v); };
   if (Status s = rowCalls.prepare(pack, Place(), config, Element::F32, load);
       !s.ok())
@@ -178,32 +177,11 @@ void HostOps::argmax(Rows x, int32_t *best) {
   });
 }
 
-void HostOps::mix(const Rows *bank, int64_t entries, Rows prefix,
+void HostOps::mix(Rows stream, int64_t pitch, int64_t entries,
                   const Vector &query, double eps, Rows y) {
-  auto candidate = [&](int64_t j, int64_t i) {
-    return j < entries ? bank[j].row(i) : prefix.row(i);
-  };
-  int64_t width = prefix.width;
-  parallel(
-      prefix.rows,
-      [&](int64_t i, float *scratch) {
-        float *score = scratch, *sum = scratch + paddedWidth(entries + 1);
-        float largest = -INFINITY, total = 0;
-        for (int64_t j = 0; j <= entries; ++j) {
-          const float *v = candidate(j, i);
-          float mean = squares(v, width) / static_cast<float>(width);
-          score[j] = dot(v, query.data(), width) /
-                     std::sqrt(mean + static_cast<float>(eps));
-          largest = std::max(largest, score[j]);
-        }
-        for (int64_t j = 0; j <= entries; ++j)
-          total += score[j] = std::exp(score[j] - largest);
-        std::fill_n(sum, width, 0.0f);
-        for (int64_t j = 0; j <= entries; ++j)
-          axpy(score[j] / total, candidate(j, i), sum, width);
-        std::copy_n(sum, width, y.row(i));
-      },
-      paddedWidth(entries + 1) + paddedWidth(width));
+  launchRows(RowOp::Mix, stream.width, [&](NamedCall &call) {
+    setMix(call, stream, pitch, entries, query.data(), eps, y);
+  });
 }
 
 StatusOr<std::unique_ptr<Ops>> makeHostOps(const ModelConfig &config,

@@ -45,7 +45,7 @@ public:
   void route(Rows logits, const Vector &bias, const Routing &to) override;
   void experts(Rows x, const Routing &routing, const MoeWeights &w,
                Rows y) override;
-  void mix(const Rows *bank, int64_t entries, Rows prefix, const Vector &query,
+  void mix(Rows stream, int64_t pitch, int64_t entries, const Vector &query,
            double eps, Rows y) override;
 
 private:
@@ -61,19 +61,12 @@ private:
                    Rows y, float *scratch) const;
 
   Status loadKernel(const PackReader &pack, bool isStep);
-  /// Causal depthwise convolution with SiLU of packed pieces; `cache` [slots,
-  /// D, W].
-  void shortConv(const BatchView &batch, Rows x, const Vector &w, void *cache,
-                 Rows y);
-  /// x = per head: x rsqrt(mean(x²) + eps) w sigmoid(z).
-  void gatedNorm(Rows x, const Vector &w, double eps, Rows z);
   struct KdaKernel {
     explicit KdaKernel(HostKernel k)
         : kernel(std::move(k)), call(kernel.variant()) {}
     HostKernel kernel;
     NamedCall call;
   };
-  void launch(const KdaKernel &kernel);
   /// Runs the kernel of `op` on what `set` makes of its call.
   void launchRows(RowOp op, int64_t width,
                   const std::function<void(NamedCall &)> &set);
@@ -96,11 +89,11 @@ private:
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
   RowCalls<HostKernel> rowCalls;
   AlignedBuffer workspace;            ///< of the chunk kernel
-  AlignedBuffer convolved;            ///< q, k, v before it
   AlignedBuffer gathered, gates, ups; ///< of an expert's rows
   std::vector<float> serial;          ///< scratch of work that one thread does
-  std::vector<int32_t> order;         ///< entries of a routing, by expert
-  std::vector<int64_t> starts;        ///< [experts + 1], into `order`
+  std::vector<int32_t> rowSlots, rowPositions; ///< of a batch's rows
+  std::vector<int32_t> order;  ///< entries of a routing, by expert
+  std::vector<int64_t> starts; ///< [experts + 1], into `order`
 };
 
 } // namespace kdac::model

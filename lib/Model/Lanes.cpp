@@ -124,8 +124,6 @@ void widenF16(const uint16_t *from, int64_t n, float *to) {
 
 } // namespace
 
-float squares(const float *x, int64_t n) { return dot(x, x, n); }
-
 float sigmoid(float x) { return 1 / (1 + std::exp(-x)); }
 
 float rowDot(const Matrix &w, int64_t row, const float *x) {

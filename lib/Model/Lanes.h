@@ -11,8 +11,6 @@ namespace kdac::model {
 float dot(const float *x, const float *y, int64_t n);
 /// y += a x.
 void axpy(float a, const float *x, float *y, int64_t n);
-/// Σ x_i².
-float squares(const float *x, int64_t n);
 /// Row `row` of the matrix times x: reads the weight as it is stored.
 float rowDot(const Matrix &w, int64_t row, const float *x);
 /// Rows [begin, begin + count) of the matrix as f32, contiguous.

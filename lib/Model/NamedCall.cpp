@@ -52,8 +52,7 @@ StatusOr<int64_t> NamedCall::workspaceBytes() const {
   return kdac::workspaceBytes(variant, argv.data());
 }
 
-Request kdaRequest(const ModelConfig &config, bool isStep, bool isWhole,
-                   Element type) {
+Request kdaRequest(const ModelConfig &config, bool isStep, Element type) {
   std::string dim = std::to_string(config.kdaDim);
   Request request;
   request.options = {{"form", isStep ? "step" : "chunk"},
@@ -65,11 +64,9 @@ Request kdaRequest(const ModelConfig &config, bool isStep, bool isWhole,
   if (config.gateLowerBound)
     request.options.push_back(
         {"lower-bound", shortest(*config.gateLowerBound)});
-  if (isWhole) {
-    request.options.push_back({"conv", std::to_string(config.convWidth)});
-    request.options.push_back({"norm", "sigmoid"});
-    request.options.push_back({"norm-eps", shortest(config.normEps)});
-  }
+  request.options.push_back({"conv", std::to_string(config.convWidth)});
+  request.options.push_back({"norm", "sigmoid"});
+  request.options.push_back({"norm-eps", shortest(config.normEps)});
   return request;
 }
 

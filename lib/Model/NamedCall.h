@@ -34,9 +34,8 @@ private:
 };
 
 /// What a pack must have for the config's KDA layers: states in slots, elements
-/// of `type`; convolutions and gated norm where `isWhole`.
-Request kdaRequest(const ModelConfig &config, bool isStep, bool isWhole,
-                   Element type);
+/// of `type`, convolutions and gated norm.
+Request kdaRequest(const ModelConfig &config, bool isStep, Element type);
 
 /// Scratch that is enough for every call of up to so many pieces and tokens.
 StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
@@ -45,7 +44,7 @@ StatusOr<int64_t> kdaWorkspaceBytes(NamedCall &call, const ModelConfig &config,
 /// Small parameters of a KDA layer, where the kernel reads them.
 struct KdaParameters {
   const void *aLog, *dtBias;
-  const void *qConv, *kConv, *vConv, *oNorm; ///< of whole layers
+  const void *qConv, *kConv, *vConv, *oNorm;
 };
 
 /// The recurrence on q, k, v.
@@ -53,7 +52,7 @@ void setRecurrence(NamedCall &call, const ModelConfig &config,
                    const BatchView &batch, const KdaParameters &parameters,
                    const Rows (&qkv)[3], Rows decay, Rows beta,
                    const KdaCache &cache, Rows out, const void *workspace);
-/// What a whole layer has besides.
+/// What a layer has besides.
 void setNeighbours(NamedCall &call, const ModelConfig &config,
                    const KdaParameters &parameters, const KdaCache &cache,
                    Rows z);

@@ -12,7 +12,7 @@ StatusOr<const PackVariant *> selectRows(const PackReader &pack,
   request.options = {{"form", "rows"},
                      {"rows", std::string(spell(op))},
                      {"dtype", std::string(spell(dtype))}};
-  if (op == RowOp::Norm) {
+  if (holdsRow(op)) {
     int64_t best = width; // which none may have: the error lists what there is
     bool isFound = false;
     for (const PackVariant &v : pack.manifest().variants) {
@@ -79,6 +79,45 @@ void setCombine(NamedCall &call, Rows x, const int32_t *index,
   setGather(call, x, index, y);
   call.pointer("scales", weight);
   call.size("E", entries);
+}
+
+void listRows(const Piece *pieces, int64_t count, int32_t *slots,
+              int32_t *positions) {
+  for (const Piece *piece = pieces; piece < pieces + count; ++piece)
+    for (int64_t t = 0; t < piece->count; ++t) {
+      slots[piece->begin + t] = piece->slot;
+      positions[piece->begin + t] = static_cast<int32_t>(piece->past + t);
+    }
+}
+
+void setLatent(NamedCall &call, const ModelConfig &config, Rows c,
+               const void *weight, double eps, const int32_t *slots,
+               const int32_t *positions, const MlaCache &cache) {
+  setRows(call, "x", c);
+  call.size("T", c.rows);
+  call.size("D", cache.cacheDim);
+  call.pointer("weight", weight);
+  call.size("rank", config.latentRank);
+  call.scale("eps", static_cast<float>(eps));
+  call.pointer("slots", slots);
+  call.pointer("positions", positions);
+  call.pointer("table", cache.table);
+  call.size("S", cache.slots);
+  call.size("P", cache.pagesPerSlot);
+  call.size("page", cache.pageTokens);
+  call.pointer("out", cache.pages);
+  call.size("out_stride", cache.cacheDim);
+  call.size("R", cache.pageCount * cache.pageTokens);
+}
+
+void setMix(NamedCall &call, Rows stream, int64_t pitch, int64_t entries,
+            const void *query, double eps, Rows y) {
+  setRows(call, "x", stream);
+  call.size("x_pitch", pitch);
+  call.size("E", entries + 1);
+  call.pointer("query", query);
+  call.scale("eps", static_cast<float>(eps));
+  setResult(call, y);
 }
 
 } // namespace kdac::model

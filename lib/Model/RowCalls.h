@@ -6,13 +6,14 @@
 
 #include "NamedCall.h"
 
+#include <algorithm>
 #include <map>
 #include <memory>
 
 namespace kdac::model {
 
-/// The variant of `pack` for the operation on rows of `type`; of norms the one
-/// that takes rows of `width` elements and hardly longer ones.
+/// The variant of `pack` for the operation on rows of `type`; of those that
+/// hold a row at once the one that takes `width` elements and hardly more.
 StatusOr<const PackVariant *> selectRows(const PackReader &pack,
                                          const Place &place, RowOp op,
                                          Element type, int64_t width = 0);
@@ -20,6 +21,11 @@ StatusOr<const PackVariant *> selectRows(const PackReader &pack,
 /// The gated product behind the config's first two products of an MLP.
 inline RowOp activationOf(const ModelConfig &config) {
   return config.activation == Activation::Situ ? RowOp::Situ : RowOp::Silu;
+}
+
+/// What a kernel holds at once of a latent's row: either of its parts.
+inline int64_t latentWidth(const ModelConfig &config) {
+  return std::max(config.latentRank, config.ropeDim);
 }
 
 /// The kernels of one machine, a GpuKernel or HostKernel each.
@@ -59,11 +65,16 @@ public:
       if (width > 0)
         if (Status s = add(RowOp::Norm, width); !s.ok())
           return s;
+    if (config.count(Mixer::Mla) > 0)
+      if (Status s = add(RowOp::Latent, latentWidth(config)); !s.ok())
+        return s;
+    if (config.residualBlock > 0)
+      return add(RowOp::Mix, config.hidden);
     return Status::success();
   }
 
-  /// Calls the kernel of `op`, of norms for rows of `width`: `set` makes the
-  /// call, `launch` takes kernel and arguments.
+  /// Calls the kernel of `op` for rows of `width`, where it holds one: `set`
+  /// makes the call, `launch` takes kernel and arguments.
   template <typename Set, typename Launch>
   Status run(RowOp op, int64_t width, Set set, Launch launch) {
     auto found = kernels.lower_bound({op, width});
@@ -96,6 +107,17 @@ void setGather(NamedCall &call, Rows x, const int32_t *index, Rows y);
 /// y[i] = sum over j of weight[i, j] x[index[i, j]], `entries` of each row.
 void setCombine(NamedCall &call, Rows x, const int32_t *index,
                 const float *weight, int64_t entries, Rows y);
+
+/// Slot and position of every row of the pieces.
+void listRows(const Piece *pieces, int64_t count, int32_t *slots,
+              int32_t *positions);
+/// Rows [latent | shared key] to their pages, the latent part normalised.
+void setLatent(NamedCall &call, const ModelConfig &config, Rows c,
+               const void *weight, double eps, const int32_t *slots,
+               const int32_t *positions, const MlaCache &cache);
+/// Attention residuals of `stream` and the `entries` tensors behind it.
+void setMix(NamedCall &call, Rows stream, int64_t pitch, int64_t entries,
+            const void *query, double eps, Rows y);
 
 } // namespace kdac::model
 

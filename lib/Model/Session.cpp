@@ -28,20 +28,14 @@ private:
   int64_t used = 0;
 };
 
-/// How many entries the bank of attention residuals ever has.
-int64_t bankEntries(const ModelConfig &c) {
-  return c.residualBlock == 0
-             ? 0
-             : (c.layers() + c.residualBlock - 1) / c.residualBlock;
-}
-
 void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
                        Carver &memory, Activations &a) {
   int64_t tokens = limits.batchTokens;
-  auto rows = [&](int64_t width) {
-    return memory.rows(tokens, width, limits.element);
+  auto rows = [&](int64_t width, int64_t tensors = 1) {
+    return memory.rows(tensors * tokens, width, limits.element);
   };
-  a.stream = rows(c.hidden);
+  a.stream = rows(c.hidden, 1 + c.residualEntries()).first(tokens);
+  a.bankPitch = tokens * a.stream.stride;
   a.normed = rows(c.hidden);
   a.branch = rows(c.hidden);
   a.mixed = rows(c.hidden);
@@ -61,9 +55,6 @@ void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
   a.router = memory.rows(tokens, c.experts, Element::F32);
   a.expertIn = rows(c.expertInput);
   a.expertOut = rows(c.expertInput);
-  a.bank.clear();
-  for (int64_t i = 0; i < bankEntries(c); ++i)
-    a.bank.push_back(rows(c.hidden));
   a.chosen = memory.rows(limits.slots, c.hidden, limits.element);
   a.logits = memory.rows(limits.slots, c.vocab, Element::F32);
   int64_t choices = tokens * c.topK * 4;
@@ -74,6 +65,13 @@ void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
 }
 
 } // namespace
+
+Rows Activations::bank(int64_t i) const {
+  Rows entry = stream;
+  entry.data = static_cast<char *>(stream.data) +
+               (i + 1) * bankPitch * bytesOf(stream.type);
+  return entry;
+}
 
 Session::State::State(const ModelConfig &config, const SessionLimits &given,
                       std::shared_ptr<Memory> memory)
@@ -194,8 +192,13 @@ KdaCache Session::kda(int64_t layer) {
 }
 
 MlaCache Session::State::mlaCache(int64_t layer) const {
-  return {latent[static_cast<size_t>(layer)], placedTable, pageTokens,
-          pagesPerSlot, config.cacheDim()};
+  return {latent[static_cast<size_t>(layer)],
+          placedTable,
+          pageTokens,
+          pagesPerSlot,
+          config.cacheDim(),
+          limits.slots,
+          pages};
 }
 
 MlaCache Session::mla(int64_t layer) { return state->mlaCache(layer); }

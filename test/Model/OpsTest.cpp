@@ -106,9 +106,9 @@ TEST_P(OpsTest, ChunkAndItsNeighboursAreTheFusedStep) {
 /// Attention of single tokens in the latent space, of longer pieces on expanded
 /// keys: one answer, whatever the cache's length and the pieces.
 TEST_P(OpsTest, AbsorbedAttentionIsMaterialisedAttention) {
-  TinyModel m(GetParam());
-  const MlaWeights &w = m.weights.layers[3].mla;
   int64_t tokens = 200;
+  TinyModel m(GetParam(), 1, tokens);
+  const MlaWeights &w = m.weights.layers[3].mla;
   Tensor query(tokens, m.config.heads * m.config.queryDim(), 1);
   Tensor latent(tokens, m.config.cacheDim(), 2);
   Tensor whole(tokens, m.config.heads * m.config.valueDim);

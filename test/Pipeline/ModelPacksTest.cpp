@@ -57,12 +57,15 @@ TEST(ModelPacks, KdacRun) {
   Names names;
   for (const char *dims : {"k32v32", "k64v64", "k128v128"})
     for (const char *gate : {"softplus", "bounded"}) {
-      std::string tail = std::string(dims) + ".f32.f32vk." + gate + ".pool-i32";
+      std::string tail = std::string(dims) + ".f32.f32vk." + gate +
+                         ".pool-i32.conv4.norm-sigmoid";
       names.insert("kda.chunk." + tail);
-      names.insert("kda.step." + tail + ".conv4.norm-sigmoid");
+      names.insert("kda.step." + tail);
     }
-  for (const char *rows : {"norm.w1024", "norm.w4096", "norm.w16384", "add",
-                           "silu", "situ", "sigmoid", "gather"})
+  for (const char *rows :
+       {"norm.w1024", "norm.w4096", "norm.w16384", "mix.w1024", "mix.w4096",
+        "mix.w16384", "latent.w512", "latent.w4096", "add", "silu", "situ",
+        "sigmoid", "gather"})
     names.insert(std::string("rows.") + rows + ".f32");
   EXPECT_EQ(namesOf("kdac-run.yaml", "host"), names);
 }

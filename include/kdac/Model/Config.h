@@ -74,6 +74,8 @@ struct ModelConfig {
 
   int64_t layers() const { return static_cast<int64_t>(mixers.size()); }
   int64_t count(Mixer mixer) const;
+  /// How many entries the bank of attention residuals ever has.
+  int64_t residualEntries() const;
   bool isMoe(int64_t layer) const {
     return experts > 0 && layer >= firstDense && layer % moeEvery == 0;
   }

@@ -80,6 +80,7 @@ struct MlaCache {
       nullptr; ///< [pages, pageTokens, cacheDim], the activations' type
   const int32_t *table = nullptr; ///< [slots, pagesPerSlot]
   int64_t pageTokens = 0, pagesPerSlot = 0, cacheDim = 0;
+  int64_t slots = 0, pageCount = 0; ///< what is outside is not written
 
   /// Row of token `t` of `slot` in f32 pages of this process's memory; 64-bit
   /// throughout.
@@ -183,9 +184,10 @@ public:
   virtual bool allExperts(Rows, const Routing &, const MoeWeights &, Rows) {
     return false;
   }
-  /// Attention residuals: y = Σ_j softmax_j(score of V_j) V_j over the bank's
-  /// entries and `prefix` (hybrid-model.md 2.2); y may be prefix.
-  virtual void mix(const Rows *bank, int64_t entries, Rows prefix,
+  /// Attention residuals: y = Σ_j softmax_j(score of V_j) V_j over `stream` and
+  /// the `entries` tensors behind it, `pitch` elements from one to the next
+  /// (hybrid-model.md 2.2); y may be stream.
+  virtual void mix(Rows stream, int64_t pitch, int64_t entries,
                    const Vector &query, double eps, Rows y) = 0;
 };
 

@@ -36,11 +36,14 @@ struct Activations {
   Rows gate, up;                      ///< [widest MLP but for experts]
   Rows router;                        ///< [experts]
   Rows expertIn, expertOut;           ///< [expertInput]
-  std::vector<Rows> bank;             ///< [hidden] each, attention residuals
-  Rows chosen;                        ///< [slots, hidden], rows with logits
-  Rows logits;                        ///< [slots, vocab]
-  Routing routing;                    ///< [batchTokens, topK]
+  int64_t bankPitch = 0;   ///< elements between attention residuals' tensors
+  Rows chosen;             ///< [slots, hidden], rows with logits
+  Rows logits;             ///< [slots, vocab]
+  Routing routing;         ///< [batchTokens, topK]
   int32_t *best = nullptr; ///< [slots], the largest of each logits row
+
+  /// Attention residuals' entry `i`, like the stream and behind it.
+  Rows bank(int64_t i) const;
 };
 
 /// What a slot was at a token: recurrent states cannot be cut shorter, so that

@@ -39,13 +39,6 @@ struct RouteArgs {
   float scale;
 };
 
-/// Attention residuals: the bank's entries, then the stream.
-constexpr int maxBank = 16;
-struct Bank {
-  const void *entry[maxBank + 1];
-  int count;
-};
-
 /// What the gated MLPs do with gate and up.
 struct ActivationArgs {
   int isSitu;

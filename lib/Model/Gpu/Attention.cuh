@@ -29,26 +29,6 @@ DEVICE T *latentRow(void *pages, const int *table, int64_t pageTokens,
   return static_cast<T *>(pages) + (page * pageTokens + t % pageTokens) * width;
 }
 
-template <typename T>
-DEVICE void storeLatent(const PieceArgs *pieces, int pieceCount, const T *c,
-                        int stride, const float *w, float eps, void *pages,
-                        const int *table, int64_t pageTokens,
-                        int64_t pagesPerSlot, int rank, int rope) {
-  int64_t row = blockX();
-  PieceArgs p = pieces[pieceOf(pieces, pieceCount, row)];
-  const T *from = c + row * stride;
-  T *to = latentRow<T>(pages, table, pageTokens, pagesPerSlot, p.slot,
-                       p.past + row - p.begin, rank + rope);
-  float sum = 0;
-  for (int i = thread(); i < rank; i += threads())
-    sum += load(from + i) * load(from + i);
-  float factor = rsqrt(blockSum(sum) / static_cast<float>(rank) + eps);
-  for (int i = thread(); i < rank; i += threads())
-    store(to + i, load(from + i) * factor * w[i]);
-  for (int i = thread(); i < rope; i += threads())
-    to[rank + i] = from[rank + i];
-}
-
 constexpr int keyBlock = 128; ///< cached tokens at a time
 
 /// Shared memory: query [rank + rope], sum [rank], scores [keyBlock].
@@ -119,14 +99,6 @@ template <typename T> DEVICE void attend(const AttentionArgs &a) {
 }
 
 #define KDAC_ATTENTION(T, suffix)                                              \
-  KERNEL void latent_##suffix(                                                 \
-      const PieceArgs *pieces, int pieceCount, const T *c, int stride,         \
-      const float *w, float eps, void *pages, const int *table,                \
-      int64_t pageTokens, int64_t pagesPerSlot, int rank, int rope) {          \
-    beginKernel();                                                             \
-    storeLatent(pieces, pieceCount, c, stride, w, eps, pages, table,           \
-                pageTokens, pagesPerSlot, rank, rope);                         \
-  }                                                                            \
   KERNEL BOUNDS(128, 1) void attend_##suffix(AttentionArgs a) {                \
     beginKernel();                                                             \
     attend<T>(a);                                                              \

@@ -103,17 +103,6 @@ DEVICE float warpSum(float x) {
     x += shuffleXor(x, mask);
   return x;
 }
-/// Of the whole block, on every thread; up to 1024 threads.
-DEVICE float blockSum(float x) {
-  SHARED static float parts[32];
-  x = warpSum(x);
-  barrier();
-  if (lane() == 0)
-    parts[warp()] = x;
-  barrier();
-  return warpSum(lane() < threads() / 32 ? parts[lane()] : 0.0f);
-}
-
 template <typename T> DEVICE float load(const T *p) {
   return static_cast<float>(*p);
 }

@@ -1,4 +1,4 @@
-// Promises: attention residuals, argmax, random values, and what gated MLPs do
+// Promises: argmax, random values, and what gated MLPs do
 // behind a product. Twin: lib/Model/HostOps.cpp. Does not: what a pack's kernels
 // of form rows do (RowCalls.h).
 #ifndef KDAC_LIB_MODEL_GPU_ELEMENTWISE_CUH
@@ -52,45 +52,6 @@ DEVICE void argmaxRow(const float *x, int width, int *best) {
     *best = index == 0x7fffffff ? 0 : index;
   }
 }
-
-/// Attention residuals, hybrid-model.md 2.2.
-template <typename T>
-DEVICE void mixRow(const Bank &bank, int stride, const float *query, float eps,
-                   T *y, int yStride, int width) {
-  float score[maxBank + 1], largest = -__builtin_inff(), total = 0;
-  int64_t row = blockX();
-  for (int j = 0; j < bank.count; ++j) {
-    const T *v = static_cast<const T *>(bank.entry[j]) + row * stride;
-    float squares = 0, dot = 0;
-    for (int c = thread(); c < width; c += threads()) {
-      float x = load(v + c);
-      squares += x * x;
-      dot += x * query[c];
-    }
-    squares = blockSum(squares);
-    dot = blockSum(dot);
-    score[j] = dot * rsqrt(squares / static_cast<float>(width) + eps);
-    largest = greatest(largest, score[j]);
-  }
-  for (int j = 0; j < bank.count; ++j)
-    total += score[j] = exp(score[j] - largest);
-  for (int c = thread(); c < width; c += threads()) {
-    float sum = 0;
-    for (int j = 0; j < bank.count; ++j)
-      sum += score[j] / total *
-             load(static_cast<const T *>(bank.entry[j]) + row * stride + c);
-    store(y + row * yStride + c, sum);
-  }
-}
-
-#define KDAC_ELEMENTWISE(T, suffix)                                            \
-  KERNEL void mix_##suffix(Bank bank, int stride, const float *query,          \
-                           float eps, T *y, int yStride, int width) {          \
-    beginKernel();                                                             \
-    mixRow(bank, stride, query, eps, y, yStride, width);                       \
-  }
-KDAC_ELEMENTWISE(float, f32)
-KDAC_ELEMENTWISE(bf16, bf16)
 
 KERNEL void argmax_rows(const float *x, int stride, int width, int *best) {
   beginKernel();

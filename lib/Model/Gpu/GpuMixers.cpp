@@ -13,7 +13,7 @@ static KdaParameters parametersOf(const KdaWeights &w) {
 Status GpuOps::loadKernel(const PackReader &pack, bool isStep) {
   StatusOr<const PackVariant *> variant =
       selectVariant(pack, Place{&gpu->device().info()},
-                    kdaRequest(config, isStep, true, limits.type));
+                    kdaRequest(config, isStep, limits.type));
   if (!variant.ok())
     return variant.status();
   StatusOr<GpuKernel> kernel = GpuKernel::load(gpu->device(), pack, **variant);
@@ -46,12 +46,10 @@ void GpuOps::kdaLayer(const BatchView &batch, const KdaWeights &w, Rows q,
 
 void GpuOps::storeLatent(const BatchView &batch, Rows c, const Vector &norm,
                          double eps, const MlaCache &cache) {
-  launch(typed("latent_f32", "latent_bf16"), {{batch.tokens, 1, 1}, 128},
-         batch.pieces, static_cast<int>(batch.count), c.data,
-         static_cast<int>(c.stride), norm.device, static_cast<float>(eps),
-         cache.pages, cache.table, static_cast<long long>(cache.pageTokens),
-         static_cast<long long>(cache.pagesPerSlot),
-         static_cast<int>(config.latentRank), static_cast<int>(config.ropeDim));
+  launchRows(RowOp::Latent, latentWidth(config), [&](NamedCall &call) {
+    setLatent(call, config, c.first(batch.tokens), norm.device, eps, rowSlots,
+              rowPositions, cache);
+  });
 }
 
 gpu::AttentionArgs GpuOps::attention(const BatchView &batch, Rows q,

@@ -29,6 +29,7 @@ Status GpuOps::checkConfig() const {
                              {"KDA head width", c.kdaDim},
                              {"q_lora_rank", c.queryRank},
                              {"kv_lora_rank", c.latentRank},
+                             {"qk_rope_head_dim", c.ropeDim},
                              {"attention output width", c.heads * c.valueDim},
                              {"intermediate_size", c.denseWidth},
                              {"moe_intermediate_size", c.expertWidth},
@@ -47,12 +48,6 @@ Status GpuOps::checkConfig() const {
   if (Status s = most("experts of a token", c.topK, 32); !s.ok())
     return s;
   if (Status s = most("expert groups", c.groups, 32); !s.ok())
-    return s;
-  int64_t bank = c.residualBlock == 0
-                     ? 0
-                     : (c.layers() + c.residualBlock - 1) / c.residualBlock;
-  if (Status s = most("entries of attention residuals", bank, gpu::maxBank);
-      !s.ok())
     return s;
   if (c.count(Mixer::Kda) > 0 && c.convWidth != 4)
     return refuse("short_conv_kernel_size = " + std::to_string(c.convWidth) +
@@ -106,8 +101,8 @@ void GpuOps::layOut(char *base) {
   layout.sources = layout.slots + pieces * 4;
   layout.offsets = layout.sources + pieces * 4;
   layout.outputs = layout.offsets + (pieces + 1) * 4;
-  layout.tokens = layout.outputs + pieces * 4;
-  layout.bytes = layout.tokens + limits.tokens * 4;
+  layout.rows = layout.outputs + pieces * 4;
+  layout.bytes = layout.rows + limits.tokens * 3 * 4;
   scratch.call = take(layout.bytes);
   scratch.workspace = take(workspaceBytes);
   scratch.blas = take(blas ? CublasLt::workspaceBytes : 0);
@@ -175,8 +170,14 @@ bool GpuOps::begin(CallData &call) {
   put(b.sources, layout.sources, b.count);
   put(b.offsets, layout.offsets, b.count + 1);
   put(call.outputs, layout.outputs, call.outputCount);
-  put(call.tokens, layout.tokens, b.tokens);
-  keep(gpu->upload(to, from, layout.tokens + b.tokens * 4));
+  put(call.tokens, layout.rows, b.tokens);
+  int64_t positions = layout.rows + b.tokens * 2 * 4;
+  int64_t slots = layout.rows + b.tokens * 4;
+  listRows(pieces.data(), b.count, reinterpret_cast<int32_t *>(from + slots),
+           reinterpret_cast<int32_t *>(from + positions));
+  rowSlots = reinterpret_cast<const int32_t *>(to + slots);
+  rowPositions = reinterpret_cast<const int32_t *>(to + positions);
+  keep(gpu->upload(to, from, positions + b.tokens * 4));
   if (!b.isDecode || call.outputCount != b.count || !first.ok())
     return true;
   // The first call of a shape is not recorded: libraries load code during it.
@@ -306,11 +307,6 @@ void GpuOps::products(std::initializer_list<Product> list) {
 
 void GpuOps::matmul(Rows x, const Matrix &w, Rows y) { products({{x, &w, y}}); }
 
-/// Threads of a block that goes over one row.
-static int rowThreads(int64_t width) {
-  return static_cast<int>(std::clamp<int64_t>((width + 31) / 32 * 32, 32, 512));
-}
-
 void GpuOps::addNorm(Rows y, Rows x, const Vector &w, double eps, Rows normed) {
   launchRows(RowOp::Norm, x.width, [&](NamedCall &call) {
     setNorm(call, y, x, w.device, eps, normed);
@@ -353,16 +349,11 @@ void GpuOps::argmax(Rows x, int32_t *best) {
          static_cast<int>(x.stride), static_cast<int>(x.width), best);
 }
 
-void GpuOps::mix(const Rows *bank, int64_t entries, Rows prefix,
+void GpuOps::mix(Rows stream, int64_t pitch, int64_t entries,
                  const Vector &query, double eps, Rows y) {
-  gpu::Bank all = {};
-  for (int64_t j = 0; j < entries; ++j)
-    all.entry[all.count++] = bank[j].data;
-  all.entry[all.count++] = prefix.data;
-  launch(typed("mix_f32", "mix_bf16"),
-         {{prefix.rows, 1, 1}, rowThreads(prefix.width)}, all,
-         static_cast<int>(prefix.stride), query.device, static_cast<float>(eps),
-         y.data, static_cast<int>(y.stride), static_cast<int>(prefix.width));
+  launchRows(RowOp::Mix, stream.width, [&](NamedCall &call) {
+    setMix(call, stream, pitch, entries, query.device, eps, y);
+  });
 }
 
 Status findBlas(const Gpu &gpu) {

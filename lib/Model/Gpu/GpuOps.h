@@ -55,13 +55,14 @@ public:
                Rows y) override;
   bool allExperts(Rows x, const Routing &routing, const MoeWeights &w,
                   Rows y) override;
-  void mix(const Rows *bank, int64_t entries, Rows prefix, const Vector &query,
+  void mix(Rows stream, int64_t pitch, int64_t entries, const Vector &query,
            double eps, Rows y) override;
 
 private:
   /// Where a call's arrays are, in the staging buffer and on the GPU alike.
   struct CallLayout {
-    int64_t slots = 0, sources = 0, offsets = 0, outputs = 0, tokens = 0;
+    int64_t slots = 0, sources = 0, offsets = 0, outputs = 0;
+    int64_t rows = 0;  ///< tokens, slots and positions of as many as there are
     int64_t bytes = 0; ///< of the largest call
   };
   /// Scratch of the operations, in one allocation.
@@ -152,7 +153,9 @@ private:
   Scratch scratch;
   std::shared_ptr<Memory> memory; ///< of scratch
   std::unique_ptr<PinnedBuffer> staging;
-  std::vector<Piece> pieces; ///< of the call under way
+  // Of the call under way.
+  std::vector<Piece> pieces;
+  const int32_t *rowSlots = nullptr, *rowPositions = nullptr;
   std::map<std::pair<int64_t, const void *>, Recorded> recorded;
   Recorded *recording = nullptr; ///< the call under way is recorded
   bool isCapturing = false;
