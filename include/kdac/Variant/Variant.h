@@ -137,10 +137,13 @@ struct Arg {
 /// tokens; with them T is the number of all tokens.
 ///
 /// Of form rows: x branch weight sum out (norm), x branch out (add), gate up
-/// out (silu, situ, sigmoid), x index out (gather) or x index scales out
-/// (combine), then sizes (T rows, D elements of one, of gather and combine R
-/// rows of x, of combine E entries of a row) and strides, then scales (norm:
-/// eps; situ: beta, linear). Outputs may be inputs of the same place.
+/// out (silu, situ, sigmoid), x index out (gather), x index scales out
+/// (combine), x weight slots positions table out (latent) or x query out (mix),
+/// then sizes, strides and scales (eps; situ: beta, linear). Sizes are T rows
+/// and D elements of one; of gather and combine R rows of x; of combine and mix
+/// E entries of a row, of mix x_pitch elements from one tensor to the next; of
+/// latent rank normalised columns, R rows of out, and S slots of P pages of
+/// `page` rows. Outputs may be inputs of the same place.
 ///
 /// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
 /// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
