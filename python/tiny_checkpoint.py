@@ -136,7 +136,9 @@ def kda(w, at, c, is_k3):
     width = heads * dim
     small = "F32" if is_k3 else "BF16"
     for name in "qkv":
-        w.matrix(f"{at}{name}_proj", width, hidden)
+        # Small queries, so that the epsilon of their norm can be seen.
+        w.matrix(f"{at}{name}_proj", width, hidden,
+                 0.001 if name == "q" else 1.0)
         w.put(f"{at}{name}_conv1d.weight",
               w.random.standard_normal((width, 1, 4)) * 0.6, small)
     a_log = w.random.uniform(-1, 1, heads)
