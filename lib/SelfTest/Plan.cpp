@@ -204,7 +204,7 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
 
 bool suits(const Variant &variant, const BenchShape &shape) {
   return shape.form == variant.form &&
-         (variant.width == 0 || shape.heads <= variant.width);
+         (variant.width == 0 || shape.heads <= reference::longestRow(variant));
 }
 
 int64_t BenchShape::allTokens() const {

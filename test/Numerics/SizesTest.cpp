@@ -2,6 +2,8 @@
 #include "CaseSurgery.h"
 #include "HostKernel.h"
 
+#include "kdac/Reference/Places.h"
+
 #include "gtest/gtest.h"
 
 #include <sys/mman.h>
@@ -160,6 +162,43 @@ TEST(Sizes, StatesBeyond32Bits) {
     });
     EXPECT_TRUE(result.passed()) << toString(result);
   }
+}
+
+// A page that begins beyond 2^31 elements of all pages.
+TEST(Sizes, PagesOfLatentsBeyond32Bits) {
+  constexpr int32_t number = 1 << 26;
+  CaseSpec spec;
+  spec.variant.form = Form::Rows;
+  spec.variant.rows = RowOp::Latent;
+  spec.variant.dtype = DType::F32;
+  spec.variant.width = 64;
+  spec.variant = resolved(spec.variant);
+  spec.tokens = 1;
+  spec.columns = 40;
+  Case c = makeCase(spec);
+  CheckResult result = check(c, [&](Case &t) -> std::optional<std::string> {
+    PageTable table = pageTableOf(t);
+    Buffer &out = *t.find("out");
+    int64_t row = out.layout().stride * 4, first = number * table.page;
+    SparseMemory pages((first + table.page) * row);
+    if (!pages.isMapped())
+      return "no address space";
+    std::vector<int32_t> entries(table.pages.size(), number);
+    std::vector<void *> addresses;
+    for (Buffer &buffer : t.buffers())
+      addresses.push_back(buffer.name() == "table" ? entries.data()
+                          : buffer.name() == "out" ? pages.data()
+                                                   : buffer.data());
+    void **argv = t.argv(&addresses);
+    setSizes(t, argv, "R", first + table.page);
+    auto error = hostVariant(t.spec().variant).runRange(argv, 0, 1);
+    int64_t place = placesOf(t).front();
+    std::memcpy(static_cast<std::byte *>(out.data()) + place * row,
+                pages.data() + (first + place % table.page) * row,
+                static_cast<size_t>(row));
+    return error;
+  });
+  EXPECT_TRUE(result.passed()) << toString(result);
 }
 
 // Offsets that run backwards, below zero or past the buffer make results wrong,
