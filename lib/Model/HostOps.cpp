@@ -15,6 +15,9 @@ HostOps::HostOps(const ModelConfig &config, const OpsLimits &limits)
 }
 
 Status HostOps::prepare(const PackReader &pack) {
+  constexpr int64_t access = 4; // elements of 16 bytes
+  if (Status s = checkWidths(config, access, "on the host"); !s.ok())
+    return s;
   auto allocate = [&](AlignedBuffer &to, int64_t width) {
     StatusOr<AlignedBuffer> memory = AlignedBuffer::allocate(
         limits.tokens * paddedWidth(width) * 4, "rows of a layer");

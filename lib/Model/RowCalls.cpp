@@ -29,6 +29,25 @@ StatusOr<const PackVariant *> selectRows(const PackReader &pack,
   return selectVariant(pack, place, request);
 }
 
+Status checkWidths(const ModelConfig &c, int64_t multiple,
+                   const std::string &where) {
+  for (auto [name, width] : {std::pair("hidden_size", c.hidden),
+                             {"KDA head width", c.kdaDim},
+                             {"q_lora_rank", c.queryRank},
+                             {"kv_lora_rank", c.latentRank},
+                             {"qk_rope_head_dim", c.ropeDim},
+                             {"attention output width", c.heads * c.valueDim},
+                             {"intermediate_size", c.denseWidth},
+                             {"moe_intermediate_size", c.expertWidth},
+                             {"expert input width", c.expertInput}})
+    if (width % multiple != 0)
+      return Status(ErrorCode::Unsupported, c.name + ": " + where + " " + name +
+                                                " = " + std::to_string(width) +
+                                                " should be a multiple of " +
+                                                std::to_string(multiple));
+  return Status::success();
+}
+
 /// Pointer and stride of a tensor.
 static void setRows(NamedCall &call, const std::string &name, Rows rows) {
   call.pointer(name, rows.data);

@@ -18,6 +18,11 @@ StatusOr<const PackVariant *> selectRows(const PackReader &pack,
                                          const Place &place, RowOp op,
                                          Element type, int64_t width = 0);
 
+/// Refuses a config with rows that kernels cannot take `multiple` elements at a
+/// time, `where` they run: "on the host".
+Status checkWidths(const ModelConfig &config, int64_t multiple,
+                   const std::string &where);
+
 /// The gated product behind the config's first two products of an MLP.
 inline RowOp activationOf(const ModelConfig &config) {
   return config.activation == Activation::Situ ? RowOp::Situ : RowOp::Silu;

@@ -246,6 +246,25 @@ TEST(Ops, CallsBeyondTheLimitsAreRefused) {
             "were made for, 4 and 1");
 }
 
+/// Before anything is allocated or run, not by the first call.
+TEST(Ops, RowsThatKernelsCannotTakeAreRefused) {
+  auto pack = PackReader::open(KDAC_RUN_PACK);
+  ASSERT_TRUE(pack.ok()) << pack.status().message();
+  ModelConfig config = TinyModel("48b").config;
+  auto refusal = [&](int64_t ModelConfig::*width, int64_t value) {
+    ModelConfig changed = config;
+    changed.name = "odd";
+    changed.*width = value;
+    return makeHostOps(changed, *pack, {4, 1, 1}).status().message();
+  };
+  EXPECT_EQ(refusal(&ModelConfig::latentRank, 30),
+            "odd: on the host kv_lora_rank = 30 should be a multiple of 4");
+  EXPECT_EQ(refusal(&ModelConfig::ropeDim, 6),
+            "odd: on the host qk_rope_head_dim = 6 should be a multiple of 4");
+  EXPECT_NE(refusal(&ModelConfig::latentRank, 8192).find("width"),
+            std::string::npos);
+}
+
 TEST(Ops, AFailureIsKeptAndStopsTheRest) {
   TinyModel m("48b");
   const KdaWeights &w = m.weights.layers[1].kda;

@@ -188,11 +188,14 @@ refusalOfRows(RowOp op, const std::map<std::string, int64_t> &changes) {
   float scale = 1;
   int64_t stride = 576;
   std::vector<void *> argv;
-  for (const LaunchArg &a : launch.args)
-    argv.push_back(a.arg.kind == ArgKind::Scale  ? static_cast<void *>(&scale)
-                   : a.arg.kind != ArgKind::Size ? &data
-                   : sizes.count(a.arg.name)     ? &sizes[a.arg.name]
-                                                 : &stride);
+  for (const LaunchArg &a : launch.args) {
+    void *value = &data;
+    if (a.arg.kind == ArgKind::Scale)
+      value = &scale;
+    else if (a.arg.kind == ArgKind::Size)
+      value = sizes.count(a.arg.name) ? &sizes[a.arg.name] : &stride;
+    argv.push_back(value);
+  }
   return checkCall(variant, launch, argv.data()).message();
 }
 

@@ -25,18 +25,8 @@ Status GpuOps::checkConfig() const {
   };
   const ModelConfig &c = config;
   constexpr int64_t vector = 8; // elements of one load
-  for (auto [name, width] : {std::pair("hidden_size", c.hidden),
-                             {"KDA head width", c.kdaDim},
-                             {"q_lora_rank", c.queryRank},
-                             {"kv_lora_rank", c.latentRank},
-                             {"qk_rope_head_dim", c.ropeDim},
-                             {"attention output width", c.heads * c.valueDim},
-                             {"intermediate_size", c.denseWidth},
-                             {"moe_intermediate_size", c.expertWidth},
-                             {"expert input width", c.expertInput}})
-    if (width % vector != 0)
-      return refuse(std::string(name) + " = " + std::to_string(width) +
-                    " should be a multiple of 8");
+  if (Status s = checkWidths(c, vector, "on a GPU"); !s.ok())
+    return s;
   auto most = [&](const char *name, int64_t value, int64_t limit) {
     return value <= limit
                ? Status::success()
