@@ -17,6 +17,27 @@ void addWhen(func::FuncOp kernel, const std::string &when) {
   kernel->setAttr("kdac.when", StringAttr::get(kernel.getContext(), both));
 }
 
+/// Programs with assistants, where all of them run at once and narrower slices
+/// do not.
+func::FuncOp buildAssisted(func::FuncOp function, const Problem &problem,
+                           func::FuncOp others, tile::ScheduleAttr schedule,
+                           const std::string &few) {
+  std::string clusters = "ceildiv(N * HV, " +
+                         std::to_string(tile::kAssistedPrograms) + ")";
+  std::string blocks =
+      std::to_string(tile::clusterBlocks(schedule)) + " * " + clusters;
+  std::string fits = "less(" + blocks + ", sms + 1)";
+  KernelBuilder kernel(function, problem, schedule);
+  kernel.function.setName((function.getName() + "_assisted").str());
+  kernel.function->setAttr(
+      "kdac.grid", StringAttr::get(function.getContext(), blocks));
+  addWhen(kernel.function, "less(sms, " + few + ")");
+  addWhen(kernel.function, fits);
+  addWhen(others, "less(" + fits + ", 1)");
+  buildChunkForm(kernel);
+  return kernel.function;
+}
+
 /// Other schedules of the same call, of which its sizes pick one: narrower
 /// slices of V where all their programs run at once, and segments where whole
 /// sequences would leave most of the GPU idle.
@@ -33,6 +54,10 @@ void buildAlternatives(func::FuncOp function, const Problem &problem,
     addWhen(narrow.function, "less(" + few + ", sms + 1)");
     buildChunkForm(narrow);
     whole.push_back(narrow.function);
+    if (auto assisted =
+            function->getAttrOfType<tile::ScheduleAttr>(tile::kAssistedAttr))
+      whole.push_back(
+          buildAssisted(function, problem, kernel.function, assisted, few));
   }
   if (auto count = function->getAttrOfType<IntegerAttr>(tile::kSegmentsAttr)) {
     std::string pays =

@@ -139,6 +139,8 @@ void KernelBuilder::createFunction(func::FuncOp source) {
 void KernelBuilder::locateProgram() {
   int64_t slices = llvm::divideCeil(problem.valueDim(), valueTile);
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
+  if (tile::isAssisted(schedule))
+    id = clampProgram(id);
   Value slice = b.remI(id, b.index(slices));
   Value sequenceHead = b.divI(id, b.index(slices));
   if (part != Part::Whole)
@@ -160,6 +162,14 @@ void KernelBuilder::locateProgram() {
   locateSequence();
 }
 
+/// Clusters are whole: what is beyond the last program is one of no tokens that
+/// keeps its state to itself.
+Value KernelBuilder::clampProgram(Value id) {
+  Value last = b.subI(b.mulI(arg("N"), arg("HV")), b.index(1));
+  isReal = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, id, last);
+  return b.minI(id, last);
+}
+
 void KernelBuilder::locateSequence() {
   // Offsets live in device memory, where the host cannot check them: clamping
   // to the buffer turns bad ones into wrong results, never into wild accesses.
@@ -175,6 +185,10 @@ void KernelBuilder::locateSequence() {
   sequenceBegin = begin;
   Value end = b.minI(b.maxI(offset(next), begin), tokenLimit);
   length = b.subI(end, begin);
+  if (isReal) {
+    length = arith::SelectOp::create(b, isReal, length, b.index(0));
+    guard("ht", isReal);
+  }
   if (schedule.getForm() == "chunk")
     readConvolved();
   if (part != Part::Whole)

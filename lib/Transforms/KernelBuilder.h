@@ -182,6 +182,7 @@ public:
 private:
   void createFunction(mlir::func::FuncOp source);
   void locateProgram();
+  Value clampProgram(Value id);
   void locateSequence();
   void readConvolved();
   void locateSlots();
@@ -240,6 +241,7 @@ private:
   Value segment;       ///< number of this program's, index
   Value segments;      ///< of every sequence
   Value lastSegment;   ///< the last that has tokens, or 0
+  Value isReal;        ///< i1 of clusters: the program exists
   Value isTransfer;    ///< i1, Part::Middle: the program carries the identity
   Value tokenLimit;    ///< tokens of the call
   Value segmentMemory; ///< the workspace as f32
