@@ -39,8 +39,7 @@ Value RoleLowering::isLent(Value number) {
 
 /// How many chunks of its own a program has before `number`.
 Value RoleLowering::ownNumber(Value number) {
-  return arith::SubIOp::create(b, number,
-                               b.div(number, tile::kAssistedPeriod));
+  return arith::SubIOp::create(b, number, b.div(number, tile::kAssistedPeriod));
 }
 
 /// The first chunk of the program's pair `pair`: own chunk `pair`.
@@ -63,8 +62,7 @@ void RoleLowering::shareOutThreads() {
   threadGroup = b.div(at.thread, kWarpgroup);
   at.thread = b.rem(at.thread, kWarpgroup);
   Value last = b.i32(tile::kAssistedPrograms - 1);
-  Value several =
-      select(b.less(threadGroup, last), threadGroup, last);
+  Value several = select(b.less(threadGroup, last), threadGroup, last);
   Value assists = isAssistant();
   copy = select(assists, several, b.i32(0));
   makesCopy = b.equal(threadGroup, copy);
@@ -74,8 +72,7 @@ void RoleLowering::shareOutThreads() {
 Value RoleLowering::programOfCopy() {
   Value first =
       b.mul(b.div(at.block, clusterBlocks()), tile::kAssistedPrograms);
-  Value number =
-      b.add(first, select(isAssistant(), copy, rank()));
+  Value number = b.add(first, select(isAssistant(), copy, rank()));
   return arith::IndexCastUIOp::create(b, b.getIndexType(), number);
 }
 
@@ -112,8 +109,7 @@ void RoleLowering::fillOrAsk(Value number, ArrayRef<Value> now) {
   constexpr int64_t period = tile::kAssistedPeriod;
   auto isInside = [&](Value next) -> Value {
     return arith::AndIOp::create(
-        b,
-        arith::CmpIOp::create(b, arith::CmpIPredicate::sge, next, b.i32(0)),
+        b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, next, b.i32(0)),
         b.less(next, chunks));
   };
   Value inPeriod = b.rem(b.add(number, 3 * period), period);
@@ -165,28 +161,26 @@ Value RoleLowering::takenImage(Value place) {
 /// Loads the rows of what the programs lend, in turn.
 void RoleLowering::transferForPrograms() {
   constexpr int64_t programs = tile::kAssistedPrograms;
+  constexpr int64_t period = tile::kAssistedPeriod;
   Value most = b.i32(0);
   for (int64_t program = 0; program < programs; ++program) {
     useCopy([&] { return b.i32(program); });
-    Value turns = b.div(chunks, tile::kAssistedPeriod);
+    Value turns = b.div(chunks, period);
     most = select(b.less(most, turns), turns, most);
   }
   Values none;
   loop(b.i32(0), b.mul(most, programs), 1, none, [&](Value unit, Values &) {
     Value program = b.rem(unit, programs);
     useCopy([&] { return program; });
-    Value number = b.add(b.mul(b.div(unit, programs), tile::kAssistedPeriod),
-                         tile::kAssistedPeriod - 1);
+    Value number = b.add(b.mul(b.div(unit, programs), period), period - 1);
     assistedPlace = b.rem(unit, imageStages());
     branch(b.less(number, chunks), [&] {
-      Value turn = b.div(unit, imageStages());
-      branch(b.less(b.i32(0), turn), [&] {
-        b.waitBarrier(takenImage(assistedPlace),
-                      b.bitAnd(b.add(turn, -1), 1));
+      Value before = b.add(b.div(unit, imageStages()), -1);
+      branch(b.less(b.i32(-1), before), [&] {
+        b.waitBarrier(takenImage(assistedPlace), b.bitAnd(before, 1));
       });
       for (tile::LoadOp load : imageRows)
-        startRows(load, number,
-                  pieceAddress(load, load.getResult(), number));
+        startRows(load, number, pieceAddress(load, load.getResult(), number));
       b.arriveAfterCopies(loadedImage(number));
       at.scalars = roleScalars;
     });
@@ -235,12 +229,15 @@ void RoleLowering::handOver(Value number, Value pair) {
   copy(b.i32((whole - rest) * kTurnBytes), rest);
   branch(b.less(offset, b.i32(bytes % kTurnBytes)),
          [&] { copy(b.i32(whole * kTurnBytes), 1); });
+  // All is read, and the buffer free, before all has been written.
+  b.warpSync();
+  Value isFirst = b.equal(at.lane, b.i32(0));
+  branch(isFirst, [&] { b.arrive(takenImage(pair)); });
   b.clusterProxyFence();
   b.warpSync();
-  branch(b.equal(at.lane, b.i32(0)), [&] {
+  branch(isFirst, [&] {
     Value prepared = barrierAt(rowStages(), b.i32(last), imageStages());
     b.arriveInCluster(b.inBlock(prepared, program));
-    b.arrive(takenImage(pair));
   });
   b.warpSync();
 }
@@ -256,7 +253,7 @@ void RoleLowering::assist() {
       b.less(group, b.i32(preparers)), [&] { prepareForPrograms(); },
       [&] {
         at.scalars = before;
-        branch(b.equal(group, b.i32(at.schedule.getWarps() / 4 - 1)),
+        branch(b.equal(group, b.i32(preparers)),
                [&] { transferForPrograms(); });
       });
   readCopy = nullptr;

@@ -13,8 +13,7 @@ public:
   /// `assists`: in a block that only prepares, for several programs.
   explicit ChunkPreparer(RoleLowering &roles, bool assists = false)
       : roles(roles), at(roles.at), b(roles.b), parts(roles.parts),
-        assists(assists),
-        slices(roles.keyDim() / 16),
+        assists(assists), slices(roles.keyDim() / 16),
         layout(roles.keyDim(), roles.chunkRows(), at.schedule.getLeaf()) {}
   void run();
 

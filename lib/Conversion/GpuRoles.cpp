@@ -248,9 +248,9 @@ Value RoleLowering::imageParity(Value number) {
   if (!isAssisted() || assistedPlace)
     return parityOf(number, imageStages());
   Value lent = b.div(number, tile::kAssistedPeriod);
-  return b.bitAnd(select(isLent(number), lent,
-                         b.div(ownNumber(number), imageStages() - 1)),
-                  1);
+  return b.bitAnd(
+      select(isLent(number), lent, b.div(ownNumber(number), imageStages() - 1)),
+      1);
 }
 
 Value RoleLowering::rowParity(Value number) {
@@ -529,7 +529,8 @@ LogicalResult RoleLowering::run() {
     return failure();
   initialise();
   dispatch();
-  if (clusterBlocks() > 1) // A block stays while others may reach into its memory.
+  if (clusterBlocks() >
+      1) // A block stays while others may reach into its memory.
     b.clusterBarrier();
   LLVM::ReturnOp::create(b, ValueRange());
   return success();

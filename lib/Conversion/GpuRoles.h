@@ -199,7 +199,7 @@ private:
   /// role of an assistant reads. Null: the first.
   Value copy, makesCopy, threadGroup;
   std::function<Value()> readCopy;
-  Value assistedPlace; ///< in an assistant: the buffer at hand
+  Value assistedPlace;              ///< in an assistant: the buffer at hand
   Value threadInGroup, warpInGroup; ///< of the present role's warpgroup
 };
 

@@ -229,22 +229,22 @@ void RoleLowering::transfer() {
     if (isAssisted())
       fillOrAsk(number, ArrayRef(now).take_front(images));
     else
-     branch(b.less(next, chunks), [&] {
-      if (!prepares())
-        return startImage(next);
-      auto load = [&] {
-        for (auto [i, load] : llvm::enumerate(imageRows))
-          startRows(load, next, now[i]);
-        b.arriveAfterCopies(loadedImage(next));
-      };
-      if (!shares())
-        return load();
-      auto own = [&] {
-        awaitImage(next);
-        load();
-      };
-      branch(isOwn(next), own, [&] { requestImage(next); });
-    });
+      branch(b.less(next, chunks), [&] {
+        if (!prepares())
+          return startImage(next);
+        auto load = [&] {
+          for (auto [i, load] : llvm::enumerate(imageRows))
+            startRows(load, next, now[i]);
+          b.arriveAfterCopies(loadedImage(next));
+        };
+        if (!shares())
+          return load();
+        auto own = [&] {
+          awaitImage(next);
+          load();
+        };
+        branch(isOwn(next), own, [&] { requestImage(next); });
+      });
     if (hasOutput())
       branch(isMade, [&] { storeOutput(number, now[images + 1]); });
     Value later = b.add(number, valuesAhead);

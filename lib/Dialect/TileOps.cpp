@@ -122,10 +122,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
              << "expected operand and gram of bf16, f16, tf32 or f32, but got "
              << type;
   // schedule C5
-  if (!llvm::is_contained(
-          {"fused", "split", "warps", "cluster", "assisted", "prepare",
-           "chain"},
-          roles))
+  if (!llvm::is_contained({"fused", "split", "warps", "cluster", "assisted",
+                           "prepare", "chain"},
+                          roles))
     return emitError() << "expected roles \"fused\", \"split\", \"warps\", "
                           "\"cluster\", \"assisted\", \"prepare\" or "
                           "\"chain\", but got \""

@@ -154,6 +154,7 @@ static StatusOr<SizeBindings>
 bindingsOf(const PackVariant &packed, const BenchShape &shape, const Gpu &gpu) {
   SizeBindings sizes = bindingsOf(packed.variant, shape);
   sizes.emplace_back("sms", gpu.multiprocessors);
+  sizes.emplace_back("clusters", gpu.clusters);
   if (Status s = bindSizes(packed.sizes, sizes); !s.ok())
     return s;
   return sizes;

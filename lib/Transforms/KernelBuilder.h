@@ -21,6 +21,7 @@ enum class Part {
   Middle, ///< of those between the ends what becomes of any state
   Join,   ///< from that, every segment's initial state
   Late,   ///< all segments but the first
+  Rest,   ///< all of it, of the programs that clusters with assistants leave
 };
 
 /// Builds one kernel function. After construction the insertion point is inside
@@ -182,7 +183,9 @@ public:
 private:
   void createFunction(mlir::func::FuncOp source);
   void locateProgram();
+  bool isSegment() const { return part != Part::Whole && part != Part::Rest; }
   Value clampProgram(Value id);
+  Value programsBefore(int64_t slices);
   void locateSequence();
   void readConvolved();
   void locateSlots();

@@ -334,10 +334,10 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
   }
 
   static tile::ScheduleAttr withRoles(tile::ScheduleAttr s, StringRef roles) {
-    return tile::ScheduleAttr::get(
-        s.getContext(), s.getTarget(), s.getForm(), s.getChunk(), s.getLeaf(),
-        s.getVTile(), s.getWarps(), s.getStages(), s.getOperand(), s.getGram(),
-        roles, s.getRefined());
+    return tile::ScheduleAttr::get(s.getContext(), s.getTarget(), s.getForm(),
+                                   s.getChunk(), s.getLeaf(), s.getVTile(),
+                                   s.getWarps(), s.getStages(), s.getOperand(),
+                                   s.getGram(), roles, s.getRefined());
   }
 
   void runOnOperation() override {
