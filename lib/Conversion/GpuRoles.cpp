@@ -529,8 +529,8 @@ LogicalResult RoleLowering::run() {
     return failure();
   initialise();
   dispatch();
-  if (clusterBlocks() >
-      1) // A block stays while others may reach into its memory.
+  // A block stays while others may reach into its memory.
+  if (clusterBlocks() > 1)
     b.clusterBarrier();
   LLVM::ReturnOp::create(b, ValueRange());
   return success();
