@@ -57,7 +57,7 @@ class Kernel:
         the call is packed. sms: multiprocessors of the GPU."""
         return {"N": N, "T": T, "tokens": T if packed else N * T, "H": H,
                 "HV": HV or H, "K": self.own["K"], "V": self.own["V"],
-                "checked": 0, "sms": sms}
+                "checked": 0, "sms": sms, "clusters": 0}
 
     def grid(self, **sizes):
         return (evaluate(self.own["grid"], self.sizes(**sizes)), 1, 1)

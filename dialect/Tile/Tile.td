@@ -63,6 +63,7 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
       and one that runs along the state, with a workspace between them; or
       "warps", the same two roles and the transfers as warps of one kernel;
       "cluster", the same where two neighbouring slices of V share their images;
+      "assisted", the same where a block beside three programs prepares for them;
       "prepare" or "chain", the warps of one of the two, with a workspace between.
     - `refined`: rounding to `operand` keeps away from what weighs most in a chunk.
       The diagonals of its triangular products are applied in f32 instead of as

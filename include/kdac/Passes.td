@@ -18,8 +18,10 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
 
     Where a warps kernel can also be made half as wide, that schedule is written as
     `tile.few_programs`: dplr-to-tile makes both kernels, and the sizes of a call
-    pick one. `tile.segments` asks for a third schedule, for few programs of many
-    chunks: the sequence is cut into segments that are joined by their exact affine
+    pick one. `tile.assisted` is a third one for calls between the two, whose whole
+    programs leave a quarter of the GPU idle: clusters of three with a block that
+    prepares for them, and what is left over half as wide beside them.
+    `tile.segments` asks for another, for few programs of many chunks: the sequence is cut into segments that are joined by their exact affine
     transfer (docs/ARCHITECTURE.md, "Segments").
   }];
   let options = [
@@ -103,7 +105,9 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     Under `roles = warps`, one block of three programs (docs/ARCHITECTURE.md): the
     chain on wgmma with the transposed state in accumulators, prepare on mma.sync in
     pairs of warps, transfer by cp.async, joined by mbarriers. Under `roles = cluster`
-    a chunk is prepared by one of two blocks and copied to the other's ring.
+    a chunk is prepared by one of two blocks and copied to the other's ring. Under
+    `roles = assisted` the last of four blocks has no program and prepares every third
+    chunk of the others'.
 
     Numerics: exp2 and rsqrt are the approximate instructions (2^-22 relative);
     f32 subnormals flush to zero. Under `roles = warps` products of constants may

@@ -433,8 +433,8 @@ void Chain::lowerChunk(Value number, Values &sums) {
       at.slots[vector] = roles.bufferOf(vector, number);
   b.waitBarrier(roles.loadedValue(number),
                 roles.parityOf(number, roles.valueStages()));
-  b.waitBarrier(roles.preparedImage(number),
-                roles.parityOf(number, roles.imageStages()));
+  b.waitBarrier(roles.preparedImage(number), roles.imageParity(number),
+                /*cluster=*/roles.isAssisted());
   SmallVector<tile::DotOp> dots = inOrder(), chosen;
   llvm::copy_if(dots, std::back_inserter(chosen),
                 [&](tile::DotOp dot) { return roles.choiceOf(dot); });

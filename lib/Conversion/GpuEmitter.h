@@ -163,6 +163,10 @@ public:
   /// the cluster.
   Value inBlock(Value address, Value rank);
   void arriveInCluster(Value clusterBarrier);
+  /// Four words to another block's memory.
+  void storeInCluster(Value words, Value clusterTo, int64_t constant);
+  /// As proxyFence, also for what this thread wrote to other blocks.
+  void clusterProxyFence();
   /// Of all threads of the cluster's blocks.
   void clusterBarrier();
   /// Makes this thread's writes to shared memory visible to wgmma.

@@ -21,7 +21,9 @@ static constexpr int64_t kPairThreads = 64;
 //---------------------------------------------------===//
 
 void ChunkPreparer::locate() {
-  Value warp = b.add(b.div(at.thread, 32), -4 * roles.chainWarpgroups());
+  Value warp = b.div(at.thread, 32);
+  if (!assists)
+    warp = b.add(warp, -4 * roles.chainWarpgroups());
   pair = b.div(warp, 2);
   // The first block's warp works longer after the meeting: the pairs' are
   // spread over the four schedulers.
@@ -34,10 +36,23 @@ void ChunkPreparer::locate() {
   tileRow = b.add(b.add(b.mul(half, 1024), b.mul(in8, 128)),
                   b.shiftLeft(b.bitXor(unit, in8), 4));
   ownRows = b.add(tileRow, b.mul(block, 2048));
-  auto space = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.scratch");
-  scratch = b.add(b.mul(pair, space[1]), space[0]);
+  scratch = scratchOf(pair);
+  if (assists)
+    roles.enterPair(pair);
   firstRow = b.add(b.mul(block, 16), quad);
   firstToken = b.add(b.mul(block, 16), b.mul(inQuad, 2));
+}
+
+/// Of a pair, bytes. An assistant's have room in the ring of v.
+Value ChunkPreparer::scratchOf(Value pair) const {
+  auto space = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.scratch");
+  Value usual = b.add(b.mul(pair, space[1]), space[0]);
+  if (!assists)
+    return usual;
+  int64_t pairs = tile::preparePairs(at.schedule);
+  int64_t ring = at.place(roles.values.getResult()).getOffset();
+  Value further = b.add(b.mul(pair, space[1]), ring - pairs * space[1]);
+  return roles.select(b.less(pair, b.i32(pairs)), usual, further);
 }
 
 /// Coordinates must be the same values wherever a slice's elements are named.
@@ -440,6 +455,10 @@ void ChunkPreparer::chunk(Value &number, Values &vectors) {
   b.namedBarrier(barrier, kPairThreads);
   Value isFirst = b.equal(block, b.i32(0));
   roles.branch(isFirst, [&] { firstBlock(); }, [&] { secondBlock(); });
+  if (assists) {
+    b.namedBarrier(barrier, kPairThreads);
+    return roles.handOver(number, pair);
+  }
   b.proxyFence();
   b.warpSync();
   roles.branch(b.equal(at.lane, b.i32(0)),
@@ -452,6 +471,17 @@ void ChunkPreparer::chunk(Value &number, Values &vectors) {
   }
 }
 
+/// Of this pair.
+Value ChunkPreparer::firstChunk() {
+  if (assists)
+    return roles.firstLent(pair);
+  if (roles.isAssisted())
+    return roles.firstOwn(pair);
+  return roles.shares()
+             ? b.add(b.mul(pair, roles.clusterBlocks()), roles.rank())
+             : pair;
+}
+
 void ChunkPreparer::run() {
   locate();
   // What prepare evaluates: all that is not moved by the transfer role.
@@ -459,9 +489,7 @@ void ChunkPreparer::run() {
   for (Operation &op : roles.chunkLoop.getBody()->without_terminator())
     if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
       tiles.push_back(&op);
-  Value first = pair;
-  if (roles.shares())
-    first = b.add(b.mul(pair, roles.clusterBlocks()), roles.rank());
+  Value first = firstChunk();
   Values carried = vectorsOf(first);
   roles.chunkLoopOf(first, tile::prepareTurn(at.schedule), isBounded(), carried,
                     [&](Value &number, Values &carried) {
@@ -469,11 +497,18 @@ void ChunkPreparer::run() {
                       buffer = roles.bufferOf(parts.queries, number);
                       roles.enterChunk(number, tiles);
                       b.waitBarrier(roles.loadedImage(number),
-                                    roles.parityOf(number, roles.rowStages()));
+                                    roles.rowParity(number));
                       chunk(number, carried);
                     });
 }
 
 void RoleLowering::prepare() { ChunkPreparer(*this).run(); }
+
+void RoleLowering::prepareForPrograms() {
+  useCopy([this] {
+    return b.rem(b.div(at.thread, kPairThreads), tile::kAssistedPrograms);
+  });
+  ChunkPreparer(*this, /*assists=*/true).run();
+}
 
 } // namespace kdac

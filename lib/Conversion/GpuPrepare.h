@@ -10,9 +10,10 @@ namespace kdac {
 
 class ChunkPreparer {
 public:
-  explicit ChunkPreparer(RoleLowering &roles)
+  /// `assists`: in a block that only prepares, for several programs.
+  explicit ChunkPreparer(RoleLowering &roles, bool assists = false)
       : roles(roles), at(roles.at), b(roles.b), parts(roles.parts),
-        slices(roles.keyDim() / 16),
+        assists(assists), slices(roles.keyDim() / 16),
         layout(roles.keyDim(), roles.chunkRows(), at.schedule.getLeaf()) {}
   void run();
 
@@ -21,6 +22,8 @@ private:
   using Values = GpuEmitter::Values;
 
   void locate();
+  Value scratchOf(Value pair) const;
+  Value firstChunk();
   void chunk(Value &number, Values &vectors);
   Values diagonal();
   void park(Value number, llvm::ArrayRef<Value> vectors);
@@ -125,6 +128,7 @@ private:
   GpuLowering &at;
   GpuEmitter &b;
   PreparedChunk &parts;
+  bool assists;
   int64_t slices;
   Value pair, block;      ///< which pair of the program, which block
   Value quad, inQuad;     ///< lane / 4, lane % 4

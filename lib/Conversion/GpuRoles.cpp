@@ -225,11 +225,36 @@ int64_t RoleLowering::chainWarpgroups() const {
 
 Value RoleLowering::bufferOf(Value ringed, Value number) {
   tile::PlaceAttr place = at.place(ringed);
-  return b.mul(b.rem(number, place.getStages()), place.getStride());
+  bool isImage = ringed != values.getResult() && ringed != output.getValue();
+  Value buffer =
+      isImage ? imagePlace(number) : b.rem(number, place.getStages());
+  return b.mul(buffer, place.getStride());
 }
 
 Value RoleLowering::parityOf(Value number, int64_t stages) {
   return b.bitAnd(b.div(number, stages), 1);
+}
+
+Value RoleLowering::imagePlace(Value number) {
+  if (!isAssisted())
+    return b.rem(number, imageStages());
+  if (assistedPlace)
+    return assistedPlace;
+  int64_t own = imageStages() - 1;
+  return select(isLent(number), b.i32(own), b.rem(ownNumber(number), own));
+}
+
+Value RoleLowering::imageParity(Value number) {
+  if (!isAssisted() || assistedPlace)
+    return parityOf(number, imageStages());
+  Value lent = b.div(number, tile::kAssistedPeriod);
+  return b.bitAnd(
+      select(isLent(number), lent, b.div(ownNumber(number), imageStages() - 1)),
+      1);
+}
+
+Value RoleLowering::rowParity(Value number) {
+  return isAssisted() ? imageParity(number) : parityOf(number, rowStages());
 }
 
 Value RoleLowering::barrierAt(int64_t first, Value number, int64_t stages) {
@@ -238,10 +263,11 @@ Value RoleLowering::barrierAt(int64_t first, Value number, int64_t stages) {
       pointer(b.mul(b.rem(number, stages), 8), base.getInt() + 8 * first));
 }
 Value RoleLowering::loadedImage(Value number) {
-  return barrierAt(0, number, rowStages());
+  return barrierAt(0, isAssisted() ? imagePlace(number) : number, rowStages());
 }
 Value RoleLowering::preparedImage(Value number) {
-  return barrierAt(rowStages(), number, imageStages());
+  return barrierAt(rowStages(), isAssisted() ? imagePlace(number) : number,
+                   imageStages());
 }
 Value RoleLowering::loadedValue(Value number) {
   return barrierAt(rowStages() + imageStages(), number, valueStages());
@@ -290,9 +316,12 @@ void RoleLowering::enterChunk(Value number, ArrayRef<Operation *> users) {
 /// Calls `keep` for every scalar that roles read from shared memory.
 void RoleLowering::forScalars(
     llvm::function_ref<void(Value, Value pointer, int64_t align)> keep) {
+  Value bytes = copy       ? copyBytes(copy)
+                : readCopy ? copyBytes(readCopy())
+                           : Value();
   for (Operation &op : at.kernel.getBody().front())
     if (auto offset = op.getAttrOfType<IntegerAttr>("tile.scalar"))
-      keep(op.getResult(0), pointer({}, offset.getInt()),
+      keep(op.getResult(0), pointer(bytes, offset.getInt()),
            offset.getInt() % 8 ? 4 : 8);
 }
 
@@ -312,6 +341,9 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
     return arith::SubIOp::create(
         b, end, b.toI64(LLVM::LoadOp::create(b, element, first)));
   };
+  Value word; // of this copy, bytes
+  if (copy)
+    word = b.mul(threadGroup, 4);
   Value present = b.isPresent(ref);
   Value isRanked =
       arith::AndIOp::create(b, present, b.less(count, b.i32(ranked + 1)));
@@ -333,12 +365,12 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
         before[0] = b.add(before[0], select(isFirst, b.i32(1), b.i32(0)));
       });
       branch(b.equal(before[0], rank), [&] {
-        LLVM::StoreOp::create(b, at.thread, pointer({}, scratch[0]), 4);
+        LLVM::StoreOp::create(b, at.thread, pointer(word, scratch[0]), 4);
       });
     });
     b.barrier();
     Value found =
-        LLVM::LoadOp::create(b, b.getI32Type(), pointer({}, scratch[0]), 4);
+        LLVM::LoadOp::create(b, b.getI32Type(), pointer(word, scratch[0]), 4);
     scf::YieldOp::create(b, found);
     b.setInsertionPointToStart(made.elseBlock());
     scf::YieldOp::create(b, rank);
@@ -350,16 +382,25 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
 /// What all threads do before they part: scalars and vectors of the whole
 /// kernel.
 LogicalResult RoleLowering::lowerPrologue() {
+  Value everyone = at.thread;
+  if (keepsCopies())
+    shareOutThreads();
   for (Operation &op : at.kernel.getBody().front()) {
     if (&op == chunkLoop.getOperation())
       break;
+    auto program = dyn_cast<tile::ProgramIdOp>(op);
     if (auto longest = dyn_cast<tile::LongestOp>(op))
       lowerLongest(longest);
+    else if (program && copy)
+      at.scalars.map(program.getResult(), programOfCopy());
     else if (&op != state.getOperation() && !isa<arith::ExtFOp>(op) &&
-             failed(at.lowerOp(&op)))
+             failed(lowerCopied(&op)))
       return failure();
   }
-  branch(b.equal(at.thread, b.i32(0)), [&] {
+  Value writes = b.equal(at.thread, b.i32(0));
+  if (copy)
+    writes = arith::AndIOp::create(b, writes, makesCopy);
+  branch(writes, [&] {
     forScalars([&](Value scalar, Value pointer, int64_t align) {
       Value value = at.scalars.lookup(scalar);
       if (value.getType().isIndex())
@@ -367,6 +408,8 @@ LogicalResult RoleLowering::lowerPrologue() {
       LLVM::StoreOp::create(b, value, pointer, align);
     });
   });
+  at.thread = everyone;
+  copy = {};
   return success();
 }
 
@@ -405,17 +448,25 @@ void RoleLowering::zeroAboveDiagonal() {
 
 void RoleLowering::initialise() {
   int64_t warpgroup = 128, chainWarps = 4 * chainWarpgroups();
+  auto loaded = [&](int64_t i) { return barrierAt(0, b.i32(i), rowStages()); };
+  auto prepared = [&](int64_t i) {
+    return barrierAt(rowStages(), b.i32(i), imageStages());
+  };
   branch(b.equal(at.thread, b.i32(0)), [&] {
     for (int64_t i = imageStages(); i < rowStages(); ++i)
-      b.initBarrier(loadedImage(b.i32(i)), b.i32(warpgroup));
+      b.initBarrier(loaded(i), b.i32(warpgroup));
     for (int64_t i = 0; i < imageStages(); ++i) {
-      b.initBarrier(loadedImage(b.i32(i)), b.i32(warpgroup));
+      b.initBarrier(loaded(i), b.i32(warpgroup));
       Value preparers = b.i32(prepares() ? 2 : 1);
       if (shares())
         preparers = select(isOwn(b.i32(i)), preparers, b.i32(1));
-      b.initBarrier(preparedImage(b.i32(i)), preparers);
+      b.initBarrier(prepared(i), preparers);
       if (shares())
         b.initBarrier(awaitedImage(b.i32(i)), b.i32(clusterBlocks() - 1));
+      if (isAssisted()) {
+        b.initBarrier(awaitedImage(b.i32(i)), b.i32(1));
+        b.initBarrier(takenImage(b.i32(i)), b.i32(2));
+      }
     }
     for (int64_t i = 0; i < valueStages(); ++i) {
       b.initBarrier(loadedValue(b.i32(i)), b.i32(warpgroup));
@@ -427,7 +478,7 @@ void RoleLowering::initialise() {
   if (prepares())
     zeroAboveDiagonal();
   b.proxyFence();
-  shares() ? b.clusterBarrier() : at.synchronise();
+  clusterBlocks() > 1 ? b.clusterBarrier() : at.synchronise();
 }
 
 void RoleLowering::dispatch() {
@@ -453,9 +504,20 @@ void RoleLowering::dispatch() {
   };
   if (chains == 0)
     return preparing();
+  auto all = [&] {
+    branch(
+        b.less(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
+        preparing);
+  };
+  if (!isAssisted())
+    return all();
   branch(
-      b.less(group, b.i32(chains)), [&] { role(0, [&] { chain(); }); },
-      preparing);
+      isAssistant(),
+      [&] {
+        assist();
+        at.scalars = before;
+      },
+      all);
 }
 
 LogicalResult RoleLowering::run() {
@@ -467,7 +529,8 @@ LogicalResult RoleLowering::run() {
     return failure();
   initialise();
   dispatch();
-  if (shares()) // A block stays while others may reach into its memory.
+  // A block stays while others may reach into its memory.
+  if (clusterBlocks() > 1)
     b.clusterBarrier();
   LLVM::ReturnOp::create(b, ValueRange());
   return success();

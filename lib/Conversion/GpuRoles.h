@@ -56,6 +56,7 @@ private:
   bool isOfLastChunk(mlir::arith::SelectOp choice);
   mlir::LogicalResult lowerPrologue();
   void lowerLongest(tile::LongestOp op);
+  mlir::LogicalResult lowerCopied(mlir::Operation *op);
   void forScalars(llvm::function_ref<void(Value, Value, int64_t)> keep);
   void readScalars();
   void initialise();
@@ -89,6 +90,11 @@ private:
   /// Bytes from the first buffer of a ring to that of chunk `number`.
   Value bufferOf(Value ringed, Value number);
   Value parityOf(Value number, int64_t stages);
+  /// Of the image of chunk `number`: its buffer in the ring, and the parity of
+  /// that buffer's turn.
+  Value imagePlace(Value number);
+  Value imageParity(Value number);
+  Value rowParity(Value number);
   /// The mbarrier of chunk `number`.
   Value loadedImage(Value number), preparedImage(Value number);
   Value loadedValue(Value number), madeOutput(Value number);
@@ -99,7 +105,9 @@ private:
   /// parity does not know a phase from the one after the next: then there is an
   /// mbarrier of loaded rows for every chunk of a pair's turn.
   int64_t rowStages() const {
-    return std::max(imageStages(), tile::prepareTurn(at.schedule));
+    return isAssisted()
+               ? imageStages()
+               : std::max(imageStages(), tile::prepareTurn(at.schedule));
   }
   int64_t valueStages() { return at.place(output.getValue()).getStages(); }
   int64_t keyDim();
@@ -115,6 +123,7 @@ private:
   struct Piece;
   Piece pieceOf(Value tile, int64_t pass) const;
   int64_t passes(Value tile) const;
+  Value pieceAddress(mlir::Operation *op, Value tile, Value number);
   Value firstPiece(mlir::Operation *op, Value tile, int64_t number);
   Value rowBytes(mlir::Operation *op);
   void startRows(tile::LoadOp load, Value number, Value address);
@@ -129,13 +138,40 @@ private:
   //===-- Images of a cluster (GpuCluster.cpp)
   //------------------------------------------===//
   int64_t clusterBlocks() const { return tile::clusterBlocks(at.schedule); }
-  bool shares() const { return clusterBlocks() > 1; }
+  bool shares() const { return clusterBlocks() > 1 && !isAssisted(); }
   Value rank(); ///< of this block in its cluster, i32
   Value isOwn(Value number);
   Value awaitedImage(Value number);
   void awaitImage(Value number);
   void requestImage(Value number);
   void sendImage(Value number);
+
+  //===-- Programs with an assistant (GpuAssist.cpp)
+  //---------------------------------------------===//
+  bool isAssisted() const { return tile::isAssisted(at.schedule); }
+  bool keepsCopies() const { return tile::programCopies(at.schedule) > 1; }
+  Value isAssistant(); ///< i1: this block is one
+  /// True if the assistant prepares chunk `number`, which may be -9 or more.
+  Value isLent(Value number);
+  Value ownNumber(Value number);
+  void shareOutThreads();
+  Value programOfCopy();
+  Value copyBytes(Value copy);
+  Value vectorCopy(tile::LoadOp load, Value copy);
+  void useCopy(std::function<Value()> copy);
+  Value firstOwn(Value pair);
+  /// From a chunk of a program's own to the one that takes its buffer: the
+  /// first or the second of a period.
+  static constexpr int64_t kNearOwn = 7, kFarOwn = 8;
+  void fillOrAsk(Value number, llvm::ArrayRef<Value> now);
+  void askAssistant(Value number);
+  Value takenImage(Value place);
+  void assist();
+  void prepareForPrograms();
+  void transferForPrograms();
+  Value firstLent(Value pair);
+  void enterPair(Value pair);
+  void handOver(Value number, Value pair);
 
   //===-- Prepare (GpuPrepare.cpp)
   //------------------------------------------===//
@@ -158,6 +194,12 @@ private:
   PreparedChunk parts;
   mlir::IRMapping roleScalars; ///< what `at.scalars` is outside the chunk loop
   Value chunks;                ///< i32: how many this program has
+  /// Where blocks keep copies for several programs: the number of the one that
+  /// is made in the prologue, if this thread makes one, and of the one that a
+  /// role of an assistant reads. Null: the first.
+  Value copy, makesCopy, threadGroup;
+  std::function<Value()> readCopy;
+  Value assistedPlace;              ///< in an assistant: the buffer at hand
   Value threadInGroup, warpInGroup; ///< of the present role's warpgroup
 };
 

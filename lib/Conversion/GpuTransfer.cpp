@@ -40,16 +40,20 @@ RoleLowering::Piece RoleLowering::pieceOf(Value tile, int64_t pass) const {
   return piece;
 }
 
-/// The address of this thread's first piece in chunk `number`, which may be
-/// negative: then it is only counted up from.
-Value RoleLowering::firstPiece(Operation *op, Value tile, int64_t number) {
-  enterChunk(b.i32(0), op);
+/// The address of this thread's first piece in chunk `number`, i64.
+Value RoleLowering::pieceAddress(Operation *op, Value tile, Value number) {
+  enterChunk(number, op);
   Group group = pieceOf(tile, 0).group;
   Value pointer = isa<tile::LoadOp>(op)
                       ? at.globalPointer(cast<tile::LoadOp>(op), group)
                       : at.globalPointer(cast<tile::StoreOp>(op), group);
   at.scalars = roleScalars;
-  Value address = LLVM::PtrToIntOp::create(b, b.getI64Type(), pointer);
+  return LLVM::PtrToIntOp::create(b, b.getI64Type(), pointer);
+}
+
+/// The same for a number that may be negative: then it is only counted up from.
+Value RoleLowering::firstPiece(Operation *op, Value tile, int64_t number) {
+  Value address = pieceAddress(op, tile, b.i32(0));
   return b.add(address, b.mul64(rowBytes(op), b.i64(number * chunkRows())));
 }
 
@@ -197,22 +201,24 @@ void RoleLowering::transfer() {
     return transferImagesOut();
   if (!prepares())
     imageRows.clear(); // images come whole
-  int64_t ahead = imageStages(), valuesAhead = valueStages();
+  int64_t ahead = imageStages(), valuesAhead = valueStages(), start = ahead;
+  if (isAssisted())
+    std::tie(ahead, start) = std::pair(kNearOwn, kFarOwn);
   SmallVector<Operation *> moved;
   Values addresses;
   for (tile::LoadOp load : imageRows) {
     moved.push_back(load);
-    addresses.push_back(firstPiece(load, load.getResult(), 0));
+    addresses.push_back(firstPiece(load, load.getResult(), ahead - start));
   }
   moved.push_back(values);
   addresses.push_back(
-      firstPiece(values, values.getResult(), valuesAhead - ahead));
+      firstPiece(values, values.getResult(), valuesAhead - start));
   if (hasOutput()) {
     moved.push_back(output);
-    addresses.push_back(firstPiece(output, output.getValue(), -ahead));
+    addresses.push_back(firstPiece(output, output.getValue(), -start));
   }
   size_t images = imageRows.size();
-  loop(b.i32(-ahead), chunks, 1, addresses, [&](Value number, Values &now) {
+  loop(b.i32(-start), chunks, 1, addresses, [&](Value number, Values &now) {
     Value zero = b.i32(0);
     Value isMade =
         arith::CmpIOp::create(b, arith::CmpIPredicate::sge, number, zero);
@@ -220,22 +226,25 @@ void RoleLowering::transfer() {
       b.waitBarrier(madeOutput(number), parityOf(number, valuesAhead));
     });
     Value next = b.add(number, ahead);
-    branch(b.less(next, chunks), [&] {
-      if (!prepares())
-        return startImage(next);
-      auto load = [&] {
-        for (auto [i, load] : llvm::enumerate(imageRows))
-          startRows(load, next, now[i]);
-        b.arriveAfterCopies(loadedImage(next));
-      };
-      if (!shares())
-        return load();
-      auto own = [&] {
-        awaitImage(next);
-        load();
-      };
-      branch(isOwn(next), own, [&] { requestImage(next); });
-    });
+    if (isAssisted())
+      fillOrAsk(number, ArrayRef(now).take_front(images));
+    else
+      branch(b.less(next, chunks), [&] {
+        if (!prepares())
+          return startImage(next);
+        auto load = [&] {
+          for (auto [i, load] : llvm::enumerate(imageRows))
+            startRows(load, next, now[i]);
+          b.arriveAfterCopies(loadedImage(next));
+        };
+        if (!shares())
+          return load();
+        auto own = [&] {
+          awaitImage(next);
+          load();
+        };
+        branch(isOwn(next), own, [&] { requestImage(next); });
+      });
     if (hasOutput())
       branch(isMade, [&] { storeOutput(number, now[images + 1]); });
     Value later = b.add(number, valuesAhead);

@@ -149,6 +149,20 @@ void GpuEmitter::arriveInCluster(Value clusterBarrier) {
            "r,~{memory}", {}, clusterBarrier);
 }
 
+void GpuEmitter::storeInCluster(Value words, Value clusterTo,
+                                int64_t constant) {
+  Values operands = {clusterTo};
+  for (int64_t i = 0; i < 4; ++i)
+    operands.push_back(LLVM::ExtractElementOp::create(*this, words, i32(i)));
+  assembly("st.shared::cluster.v4.b32 [$0 + " + std::to_string(constant) +
+               "], {$1, $2, $3, $4};",
+           "r,r,r,r,r,~{memory}", {}, operands);
+}
+
+void GpuEmitter::clusterProxyFence() {
+  assembly("fence.proxy.async.shared::cluster;", "~{memory}", {}, {});
+}
+
 void GpuEmitter::bulkSend(Value clusterTo, Value shared, int64_t bytes,
                           Value clusterBarrier) {
   assembly("cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::"

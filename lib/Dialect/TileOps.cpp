@@ -42,12 +42,22 @@ static RankedTensorType tensorType(Value value) {
 
 bool kdac::tile::hasWarpRoles(ScheduleAttr schedule) {
   StringRef roles = schedule.getRoles();
-  return roles == "warps" || roles == "cluster" || roles == "prepare" ||
-         roles == "chain";
+  return roles == "warps" || roles == "cluster" || roles == "assisted" ||
+         roles == "prepare" || roles == "chain";
+}
+
+bool kdac::tile::isAssisted(ScheduleAttr schedule) {
+  return schedule.getRoles() == "assisted";
 }
 
 int64_t kdac::tile::clusterBlocks(ScheduleAttr schedule) {
+  if (isAssisted(schedule))
+    return kAssistedPrograms + 1;
   return schedule.getRoles() == "cluster" ? kClusterBlocks : 1;
+}
+
+int64_t kdac::tile::programCopies(ScheduleAttr schedule) {
+  return isAssisted(schedule) ? kAssistedPrograms : 1;
 }
 
 bool kdac::tile::isOneRow(ScheduleAttr schedule) {
@@ -65,8 +75,15 @@ int64_t kdac::tile::preparePairs(ScheduleAttr schedule) {
   return 2 * (schedule.getWarps() / 4 - chainWarpgroups(schedule) - 1);
 }
 
+int64_t kdac::tile::assistantPairs(ScheduleAttr schedule) {
+  return isAssisted(schedule) ? schedule.getStages() : 0;
+}
+
 int64_t kdac::tile::prepareTurn(ScheduleAttr schedule) {
-  return clusterBlocks(schedule) * preparePairs(schedule);
+  int64_t pairs = preparePairs(schedule);
+  if (isAssisted(schedule))
+    return pairs / (kAssistedPeriod - 1) * kAssistedPeriod;
+  return clusterBlocks(schedule) * pairs;
 }
 
 int64_t kdac::tile::imageBytes(int64_t keyDim, ScheduleAttr schedule) {
@@ -105,17 +122,24 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
              << "expected operand and gram of bf16, f16, tf32 or f32, but got "
              << type;
   // schedule C5
-  if (!llvm::is_contained(
-          {"fused", "split", "warps", "cluster", "prepare", "chain"}, roles))
+  if (!llvm::is_contained({"fused", "split", "warps", "cluster", "assisted",
+                           "prepare", "chain"},
+                          roles))
     return emitError() << "expected roles \"fused\", \"split\", \"warps\", "
-                          "\"cluster\", \"prepare\" or \"chain\", "
-                          "but got \""
+                          "\"cluster\", \"assisted\", \"prepare\" or "
+                          "\"chain\", but got \""
                        << roles << "\"";
   // schedule C6
   if (roles == "cluster" && stages % kClusterBlocks != 0)
     return emitError() << "expected stages that " << kClusterBlocks
                        << " blocks of a cluster share evenly, but got "
                        << stages;
+  if (roles == "assisted" &&
+      (stages != 2 * kAssistedPrograms || vTile != 2 * kChainColumns))
+    return emitError() << "expected " << 2 * kAssistedPrograms
+                       << " stages, two for each program of an assistant, and "
+                       << 2 * kChainColumns << " columns of V, but got "
+                       << stages << " and " << vTile;
   // schedule C7
   bool hasRoles = roles != "fused" && roles != "split" && chunk > 1;
   if (refined && !(hasRoles && operand.isBF16()))

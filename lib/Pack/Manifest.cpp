@@ -200,8 +200,8 @@ Variant readVariant(const json &value, const std::string &where,
 
 /// What size expressions may use; Call.cpp binds them.
 const std::vector<std::string_view> sizeNames = {
-    "N", "T", "D",       "tokens",    "H",  "HV",
-    "K", "V", "checked", "committed", "sms"};
+    "N", "T", "D",       "tokens",    "H",   "HV",
+    "K", "V", "checked", "committed", "sms", "clusters"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);

@@ -337,7 +337,8 @@ namespace {
 /// What a call's size expressions may use, computed once for all of them. With
 /// `schedule`, see gridsOf, the size that picks it is 1.
 StatusOr<SizeBindings> bindingsOf(const PackVariant &packed,
-                                  const Reader &reader, int64_t multiprocessors,
+                                  const Reader &reader,
+                                  const Processors &processors,
                                   const std::string *schedule = nullptr) {
   int64_t sequences = reader.size("N", 1), length = reader.size("T");
   StatusOr<int64_t> tokens =
@@ -355,7 +356,8 @@ StatusOr<SizeBindings> bindingsOf(const PackVariant &packed,
                            {"V", packed.variant.valueDim},
                            {"checked", reader.isNull("status") ? 0 : 1},
                            {"committed", reader.isNull("accepted") ? 0 : 1},
-                           {"sms", multiprocessors}};
+                           {"sms", processors.multiprocessors},
+                           {"clusters", processors.clusters}};
   if (Status s = bindSizes(packed.sizes, bindings); !s.ok())
     return s;
   for (auto &[name, value] : bindings)
@@ -393,8 +395,8 @@ StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv,
   if (std::none_of(variant.launches.begin(), variant.launches.end(),
                    [](const Launch &launch) { return launch.usesWorkspace; }))
     return int64_t(0);
-  StatusOr<SizeBindings> bindings =
-      bindingsOf(variant, Reader(variant.launches.front(), argv), 1, schedule);
+  StatusOr<SizeBindings> bindings = bindingsOf(
+      variant, Reader(variant.launches.front(), argv), Processors(), schedule);
   if (!bindings.ok())
     return bindings.status();
   for (const Launch &launch : variant.launches) {
@@ -410,11 +412,11 @@ StatusOr<int64_t> workspaceBytes(const PackVariant &variant, CallArguments argv,
 }
 
 StatusOr<std::vector<int64_t>> gridsOf(const PackVariant &variant,
-                                       int64_t multiprocessors,
+                                       const Processors &processors,
                                        CallArguments argv,
                                        const std::string *schedule) {
-  StatusOr<SizeBindings> bindings = bindingsOf(
-      variant, Reader(variant.launches.front(), argv), multiprocessors);
+  StatusOr<SizeBindings> bindings =
+      bindingsOf(variant, Reader(variant.launches.front(), argv), processors);
   if (!bindings.ok())
     return bindings.status();
   std::vector<int64_t> grids;

@@ -74,8 +74,10 @@ Status resolveAll(void *library, Driver &d) {
                                                 std::string(s.name) +
                                                 "; it is older than CUDA 11");
   }
-  const Symbol later = symbol("cuLaunchKernelEx", d.launchKernelEx);
-  *later.slot = ::dlsym(library, later.name);
+  for (const Symbol &later :
+       {symbol("cuLaunchKernelEx", d.launchKernelEx),
+        symbol("cuOccupancyMaxActiveClusters", d.occupancyMaxActiveClusters)})
+    *later.slot = ::dlsym(library, later.name);
   return Status::success();
 }
 

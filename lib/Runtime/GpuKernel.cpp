@@ -106,7 +106,35 @@ Status GpuKernel::State::prepareFunction(size_t number) {
       d.check(d.funcGetAttribute(&local, cuda::functionLocalBytes, function),
               "cuFuncGetAttribute");
   localBytes = std::max<int64_t>(localBytes, local);
+  countClusters(launch, function);
   return s;
+}
+
+/// How many clusters run at once depends on which multiprocessors a GPU lacks:
+/// only its driver knows. One that does not say is taken to hold none.
+void GpuKernel::State::countClusters(const Launch &launch,
+                                     cuda::Function function) {
+  const cuda::Driver &d = device.driver();
+  int width = 0, count = 0;
+  if (!d.occupancyMaxActiveClusters ||
+      d.funcGetAttribute(&width, cuda::functionClusterWidth, function) !=
+          cuda::success ||
+      width <= widestCluster)
+    return;
+  cuda::LaunchAttribute size;
+  size.id = cuda::attributeClusterDimension;
+  std::fill_n(size.value, 3, 1);
+  size.value[0] = width;
+  cuda::LaunchConfig config;
+  config.grid[0] = static_cast<unsigned>(width);
+  config.block[0] = static_cast<unsigned>(launch.blockThreads);
+  config.sharedBytes = static_cast<unsigned>(launch.sharedBytes);
+  config.attributes = &size;
+  config.attributeCount = 1;
+  if (d.occupancyMaxActiveClusters(&count, function, &config) != cuda::success)
+    return;
+  widestCluster = width;
+  clusters = count;
 }
 
 StatusOr<GpuKernel> GpuKernel::load(const Device &device,
@@ -142,7 +170,8 @@ StatusOr<GpuKernel::Grids> GpuKernel::check(CallArguments argv,
   if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
     return s.with(variant.name());
   StatusOr<std::vector<int64_t>> all =
-      gridsOf(variant, state->device.info().multiprocessors, argv, schedule);
+      gridsOf(variant, {state->device.info().multiprocessors, state->clusters},
+              argv, schedule);
   if (!all.ok())
     return all.status().with(variant.name());
   for (int64_t grid : *all)

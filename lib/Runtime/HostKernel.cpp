@@ -113,7 +113,7 @@ Status HostKernel::launch(HostPool &pool, CallArguments argv) const {
   // Every launch of a call takes the same arguments.
   if (Status s = checkCall(variant, variant.launches.front(), argv); !s.ok())
     return s.with(variant.name());
-  StatusOr<std::vector<int64_t>> grids = gridsOf(variant, 1, argv);
+  StatusOr<std::vector<int64_t>> grids = gridsOf(variant, Processors(), argv);
   if (!grids.ok())
     return grids.status().with(variant.name());
   for (size_t i = 0; i < variant.launches.size(); ++i) {

@@ -165,6 +165,7 @@ static StatusOr<SizeBindings>
 bindingsOf(const PackVariant &packed, const BenchShape &shape, const Gpu &gpu) {
   SizeBindings sizes = bindingsOf(packed.variant, shape);
   sizes.emplace_back("sms", gpu.multiprocessors);
+  sizes.emplace_back("clusters", gpu.clusters);
   if (Status s = bindSizes(packed.sizes, sizes); !s.ok())
     return s;
   return sizes;
@@ -207,6 +208,7 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
     *number = *value;
   }
   e.instances = INT64_MAX;
+  int64_t atOnce = 0;
   for (const Launch &launch : packed.launches) {
     StatusOr<int64_t> picked = isPicked(launch, *sizes);
     if (!picked.ok())
@@ -216,8 +218,10 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
     StatusOr<int64_t> grid = evaluateSize(launch.grid, *sizes);
     if (!grid.ok())
       return grid.status();
-    if (*grid > 0)
-      e.instances = std::min(e.instances, *grid);
+    // One that needs nothing of the launch before it runs beside that.
+    atOnce = *grid + (launch.overlaps && !launch.usesWorkspace ? atOnce : 0);
+    if (atOnce > 0)
+      e.instances = std::min(e.instances, atOnce);
   }
   e.memoryMicroseconds = static_cast<double>(e.bytes) / gpu.bytes;
   e.computeMicroseconds = static_cast<double>(e.flops) / flopRate(v, gpu);

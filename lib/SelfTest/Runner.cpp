@@ -1,5 +1,6 @@
 #include "Runner.h"
 #include "LogBits.h"
+#include "ScheduleBits.h"
 
 #include <algorithm>
 #include <cstdio>
@@ -203,9 +204,7 @@ Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
     lines.push_back(ledgerLine(session.machine, variant, judged.entry));
   }
   const Variant &v = variant.variant;
-  if (!failed && v.log && v.stateDtype == DType::F32) {
-    StatusOr<std::string> differs =
-        differenceOfCommits(**kernel, v, session.seed);
+  auto expectNone = [&](const StatusOr<std::string> &differs) {
     std::string message =
         differs.ok() ? *differs : std::string(differs.status().message());
     if (!message.empty()) {
@@ -213,7 +212,12 @@ Outcome CaseRunner::run(const PackReader &pack, const PackVariant &variant) {
       std::fprintf(session.log, "FAIL %s: %s\n", name.c_str(), message.c_str());
     }
     ++count;
-  }
+  };
+  if (!failed && v.log && v.stateDtype == DType::F32)
+    expectNone(differenceOfCommits(**kernel, v, session.seed));
+  if (!failed && schedules.size() > 1)
+    expectNone(
+        differenceOfSchedules(**kernel, variant, schedules, session.seed));
   std::fprintf(session.log,
                "%s %s (%s): %zu of %zu cases, %.0f %% of tolerance\n",
                failed ? "FAIL" : "ok  ", name.c_str(), origin.c_str(),

@@ -17,6 +17,35 @@ void addWhen(func::FuncOp kernel, const std::string &when) {
   kernel->setAttr("kdac.when", StringAttr::get(kernel.getContext(), both));
 }
 
+/// Clusters of programs with an assistant, as many as run at once, and for the
+/// heads that are left narrow programs beside them: where all of them run at
+/// once, and narrow ones alone do not.
+SmallVector<func::FuncOp> buildAssisted(func::FuncOp function,
+                                        const Problem &problem,
+                                        func::FuncOp others,
+                                        tile::ScheduleAttr schedule,
+                                        tile::ScheduleAttr narrow) {
+  std::string each = std::to_string(tile::kAssistedPrograms);
+  std::string blocks = std::to_string(tile::clusterBlocks(schedule)) +
+                       " * min(ceildiv(N * HV, " + each + "), clusters)";
+  std::string slices = "ceildiv(V, " + std::to_string(narrow.getVTile()) + ")";
+  std::string rest = slices + " * minus(N * HV, " + each + " * clusters)";
+  std::string fits = "less(" + blocks + " + " + rest + ", sms + 1)";
+  auto build = [&](Part part, StringRef suffix, tile::ScheduleAttr schedule,
+                   const std::string &grid) {
+    KernelBuilder kernel(function, problem, schedule, part);
+    kernel.function.setName((function.getName() + suffix).str());
+    kernel.function->setAttr("kdac.grid",
+                             StringAttr::get(function.getContext(), grid));
+    addWhen(kernel.function, "less(sms, N * HV * " + slices + ") * " + fits);
+    buildChunkForm(kernel);
+    return kernel.function;
+  };
+  addWhen(others, "less(" + fits + ", 1)");
+  return {build(Part::Whole, "_assisted", schedule, blocks),
+          build(Part::Rest, "_rest", narrow, rest)};
+}
+
 /// Other schedules of the same call, of which its sizes pick one: narrower
 /// slices of V where all their programs run at once, and segments where whole
 /// sequences would leave most of the GPU idle.
@@ -33,6 +62,11 @@ void buildAlternatives(func::FuncOp function, const Problem &problem,
     addWhen(narrow.function, "less(" + few + ", sms + 1)");
     buildChunkForm(narrow);
     whole.push_back(narrow.function);
+    if (auto assisted =
+            function->getAttrOfType<tile::ScheduleAttr>(tile::kAssistedAttr))
+      llvm::append_range(whole,
+                         buildAssisted(function, problem, kernel.function,
+                                       assisted, schedule));
   }
   if (auto count = function->getAttrOfType<IntegerAttr>(tile::kSegmentsAttr)) {
     std::string pays =

@@ -34,7 +34,8 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
   valueTile = schedule.getVTile();
   createFunction(source);
   given = args;
-  if (part == Part::Images || part == Part::Middle || part == Part::Join)
+  if (part == Part::Images || part == Part::Middle || part == Part::Join ||
+      tile::isAssisted(schedule))
     tile::StartNextOp::create(b);
   if (schedule.getForm() == "rows")
     return; // their kernels say what a program is: locateRows
@@ -139,10 +140,14 @@ void KernelBuilder::createFunction(func::FuncOp source) {
 void KernelBuilder::locateProgram() {
   int64_t slices = llvm::divideCeil(problem.valueDim(), valueTile);
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
+  if (tile::isAssisted(schedule))
+    id = clampProgram(id);
   Value slice = b.remI(id, b.index(slices));
   Value sequenceHead = b.divI(id, b.index(slices));
-  if (part != Part::Whole)
+  if (isSegment())
     std::tie(sequenceHead, slice) = locateSegment(id);
+  if (part == Part::Rest)
+    sequenceHead = b.addI(sequenceHead, programsBefore(slices));
   valueHead = b.remI(sequenceHead, arg("HV"));
   sequence = b.divI(sequenceHead, arg("HV"));
   if (tile::hasWarpRoles(schedule))
@@ -160,6 +165,21 @@ void KernelBuilder::locateProgram() {
   locateSequence();
 }
 
+/// Clusters are whole: what is beyond the last program is one of no tokens that
+/// keeps its state to itself.
+Value KernelBuilder::clampProgram(Value id) {
+  Value last = b.subI(b.mulI(arg("N"), arg("HV")), b.index(1));
+  isReal = arith::CmpIOp::create(b, arith::CmpIPredicate::sle, id, last);
+  return b.minI(id, last);
+}
+
+/// Heads of sequences ahead of this kernel's: it has the last ones.
+Value KernelBuilder::programsBefore(int64_t slices) {
+  Value own =
+      b.divI(tile::NumProgramsOp::create(b, b.getIndexType()), b.index(slices));
+  return b.subI(b.mulI(arg("N"), arg("HV")), own);
+}
+
 void KernelBuilder::locateSequence() {
   // Offsets live in device memory, where the host cannot check them: clamping
   // to the buffer turns bad ones into wrong results, never into wild accesses.
@@ -175,9 +195,13 @@ void KernelBuilder::locateSequence() {
   sequenceBegin = begin;
   Value end = b.minI(b.maxI(offset(next), begin), tokenLimit);
   length = b.subI(end, begin);
+  if (isReal) {
+    length = arith::SelectOp::create(b, isReal, length, b.index(0));
+    guard("ht", isReal);
+  }
   if (schedule.getForm() == "chunk")
     readConvolved();
-  if (part != Part::Whole)
+  if (isSegment())
     narrowToSegment();
 }
 
@@ -313,7 +337,7 @@ Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
 }
 
 void KernelBuilder::markCut(Value number) {
-  bool isWhole = part == Part::Whole;
+  bool isWhole = !isSegment();
   if (isWhole && schedule.getRoles() != "split")
     return;
   // Sequence n owns the images from begin / C + n on: as many as it has chunks,
@@ -567,6 +591,11 @@ func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {
   return check;
 }
 
-void KernelBuilder::finish() { func::ReturnOp::create(b); }
+void KernelBuilder::finish() {
+  // It runs beside the kernel before it, and is not done before that is.
+  if (part == Part::Rest)
+    awaitLaunch();
+  func::ReturnOp::create(b);
+}
 
 } // namespace kdac

@@ -21,6 +21,7 @@ enum class Part {
   Middle, ///< of those between the ends what becomes of any state
   Join,   ///< from that, every segment's initial state
   Late,   ///< all segments but the first
+  Rest,   ///< all of it, of the programs that clusters with assistants leave
 };
 
 /// Builds one kernel function. After construction the insertion point is inside
@@ -182,6 +183,9 @@ public:
 private:
   void createFunction(mlir::func::FuncOp source);
   void locateProgram();
+  bool isSegment() const { return part != Part::Whole && part != Part::Rest; }
+  Value clampProgram(Value id);
+  Value programsBefore(int64_t slices);
   void locateSequence();
   void readConvolved();
   void locateSlots();
@@ -240,6 +244,7 @@ private:
   Value segment;       ///< number of this program's, index
   Value segments;      ///< of every sequence
   Value lastSegment;   ///< the last that has tokens, or 0
+  Value isReal;        ///< i1 of clusters: the program exists
   Value isTransfer;    ///< i1, Part::Middle: the program carries the identity
   Value tokenLimit;    ///< tokens of the call
   Value segmentMemory; ///< the workspace as f32

@@ -167,7 +167,8 @@ void RolePlacer::placeVectors() {
   for (auto load : kernel.getOps<tile::LoadOp>())
     if (type(load.getResult()).getRank() == 1) {
       set(load.getResult(), Home::Shared, bytes);
-      bytes += type(load.getResult()).getDimSize(0) * 4;
+      bytes += tile::programCopies(schedule) *
+               type(load.getResult()).getDimSize(0) * 4;
     }
 }
 
@@ -181,11 +182,13 @@ void RolePlacer::placeScratch() {
   kernel->setAttr("tile.scratch", b.getDenseI64ArrayAttr({bytes, scratch}));
   bytes += std::max<int64_t>(1, tile::preparePairs(schedule)) * scratch;
   kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));
-  // Rows loaded, image prepared, in a cluster also awaited; v loaded, output
-  // made.
+  // Rows loaded, image prepared, in a cluster also awaited, of an assistant
+  // taken; v loaded, output made.
   int64_t stages = schedule.getStages();
   int64_t count = std::max(stages, tile::prepareTurn(schedule)) + stages;
   if (tile::clusterBlocks(schedule) > 1)
+    count += stages;
+  if (tile::isAssisted(schedule))
     count += stages;
   bytes += (count + 2 * kValueStages) * kBarrierBytes;
 }
@@ -196,6 +199,7 @@ void RolePlacer::placeScratch() {
 void RolePlacer::placeScalars() {
   OpBuilder b(kernel);
   bytes = llvm::alignTo(bytes, 8);
+  int64_t first = bytes;
   int64_t half = 0; // the unused one behind a 32-bit scalar
   for (Operation &op : kernel.getBody().front()) {
     if (&op == loop.getOperation())
@@ -217,6 +221,10 @@ void RolePlacer::placeScalars() {
     half = isShort ? bytes + 4 : half;
     bytes += 8;
   }
+  int64_t each = bytes - first;
+  if (tile::programCopies(schedule) > 1)
+    kernel->setAttr("tile.scalar_bytes", b.getI64IntegerAttr(each));
+  bytes += (tile::programCopies(schedule) - 1) * each;
 }
 
 /// The chain's products and the carried state live in registers; all else is

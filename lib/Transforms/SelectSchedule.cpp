@@ -333,6 +333,13 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
         choice.warps, choice.stages, operand, gram, role, refined);
   }
 
+  static tile::ScheduleAttr withRoles(tile::ScheduleAttr s, StringRef roles) {
+    return tile::ScheduleAttr::get(s.getContext(), s.getTarget(), s.getForm(),
+                                   s.getChunk(), s.getLeaf(), s.getVTile(),
+                                   s.getWarps(), s.getStages(), s.getOperand(),
+                                   s.getGram(), roles, s.getRefined());
+  }
+
   void runOnOperation() override {
     const Target *row = findTarget(target);
     if (!row) {
@@ -365,6 +372,9 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
                           OpBuilder(function).getI64IntegerAttr(segments));
       int64_t half = s.getVTile() / 2;
       bool shares = roles.empty() && problem->decayRank() == 3;
+      if (s.getRoles() == "warps" && vTile == 0 && shares &&
+          s.getVTile() == problem->valueDim() && half == tile::kChainColumns)
+        function->setAttr(tile::kAssistedAttr, withRoles(s, "assisted"));
       if (s.getRoles() == "warps" && vTile == 0 &&
           half % tile::kChainColumns == 0)
         function->setAttr(tile::kFewProgramsAttr,

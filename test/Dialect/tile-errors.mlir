@@ -43,7 +43,7 @@ func.func private @schedule_c4_gram() attributes {tile.schedule = #tile.schedule
 
 // -----
 
-// expected-error @below {{expected roles "fused", "split", "warps", "cluster", "prepare" or "chain", but got "both"}}
+// expected-error @below {{expected roles "fused", "split", "warps", "cluster", "assisted", "prepare" or "chain", but got "both"}}
 func.func private @schedule_c5() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32, roles = "both">}
 
@@ -52,6 +52,12 @@ func.func private @schedule_c5() attributes {tile.schedule = #tile.schedule<
 // expected-error @below {{expected stages that 2 blocks of a cluster share evenly, but got 5}}
 func.func private @schedule_c6() attributes {tile.schedule = #tile.schedule<
   target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64, warps = 20, stages = 5, operand = bf16, gram = bf16, roles = "cluster">}
+
+// -----
+
+// expected-error @below {{expected 6 stages, two for each program of an assistant, and 128 columns of V, but got 6 and 64}}
+func.func private @schedule_c6_assisted() attributes {tile.schedule = #tile.schedule<
+  target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 64, warps = 20, stages = 6, operand = bf16, gram = bf16, roles = "assisted">}
 
 // -----
 

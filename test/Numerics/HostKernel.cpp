@@ -86,7 +86,7 @@ std::optional<std::string> HostVariant::runLaunches(
       break;
     c.commit(isSecond);
     StatusOr<std::vector<int64_t>> grids =
-        gridsOf(program.variant, 1, c.argv());
+        gridsOf(program.variant, Processors(), c.argv());
     if (!grids.ok())
       return grids.status().message();
     for (auto [grid, each] : llvm::zip(*grids, program.kernels))

@@ -268,8 +268,19 @@ Result cuModuleGetFunction(Function *function, Module module,
   return success;
 }
 Result cuFuncSetAttribute(Function, int, int) { return success; }
-Result cuFuncGetAttribute(int *value, int, Function) {
-  return *value = 0, success;
+Result cuFuncGetAttribute(int *value, int which, Function function) {
+  auto *f = reinterpret_cast<LoadedFunction *>(function);
+  *value = which == functionClusterWidth
+               ? static_cast<int>(f->module->clusterWidth(f->entry))
+               : 0;
+  return success;
+}
+/// As if every block had a multiprocessor to itself, and all were alike.
+Result cuOccupancyMaxActiveClusters(int *count, Function,
+                                    const LaunchConfig *config) {
+  return *count = static_cast<int>(number("KDAC_EMU_SMS", 132)) /
+                  config->attributes[0].value[0],
+         success;
 }
 
 Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
@@ -282,7 +293,7 @@ Result cuLaunchKernelEx(const LaunchConfig *config, Function function,
   launch.dynamicShared = config->sharedBytes;
   for (unsigned i = 0; i < config->attributeCount; ++i)
     if (const LaunchAttribute &a = config->attributes[i]; a.id == 4)
-      std::memcpy(launch.cluster, &a.allowed, sizeof launch.cluster);
+      std::memcpy(launch.cluster, a.value, sizeof launch.cluster);
   if (std::string why = f->module->clusterRefusal(launch); !why.empty()) {
     std::fprintf(stderr, "kdac-ptx-emulator: %s\n", why.c_str());
     return lastReport = why, invalidClusterSize;

@@ -84,6 +84,9 @@ public:
   /// Bytes of shared memory the entry declares itself.
   uint32_t staticShared(const std::string &entry) const;
 
+  /// Blocks on x of the clusters that the entry asks for; 0: of none.
+  unsigned clusterWidth(const std::string &entry) const;
+
   /// Why no driver would launch that grid in the entry's clusters; empty: one
   /// would.
   std::string clusterRefusal(const Launch &launch) const;

@@ -177,6 +177,11 @@ static std::string triple(const unsigned *sizes) {
          std::to_string(sizes[2]);
 }
 
+unsigned Module::clusterWidth(const std::string &entry) const {
+  auto it = programs.find(entry);
+  return it == programs.end() ? 0 : it->second->cluster[0];
+}
+
 std::string Module::clusterRefusal(const Launch &launch) const {
   auto it = programs.find(launch.entry);
   if (it == programs.end())

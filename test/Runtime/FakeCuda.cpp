@@ -182,8 +182,16 @@ Result cuModuleGetFunction(Function *function, Module module,
 Result cuFuncSetAttribute(Function, int, int value) {
   return dynamicShared = value, success;
 }
-Result cuFuncGetAttribute(int *value, int, Function) {
-  return *value = 0, success;
+/// Every kernel is one of clusters of four, of which 30 run at once.
+Result cuFuncGetAttribute(int *value, int which, Function) {
+  return *value = which == functionClusterWidth ? 4 : 0, success;
+}
+Result cuOccupancyMaxActiveClusters(int *count, Function,
+                                    const LaunchConfig *config) {
+  bool isOfFour = config->attributeCount == 1 &&
+                  config->attributes[0].id == attributeClusterDimension &&
+                  config->attributes[0].value[0] == 4;
+  return *count = isOfFour ? 30 : 0, success;
 }
 Result cuLaunchKernel(Function function, unsigned gridX, unsigned gridY,
                       unsigned gridZ, unsigned, unsigned, unsigned,

@@ -161,6 +161,23 @@ TEST(GpuKernel, SizesPickASchedule) {
   EXPECT_EQ(call.out, call.expected());
 }
 
+/// How many clusters run at once is asked of the driver.
+TEST(GpuKernel, SizesKnowClusters) {
+  PackWriter one, two;
+  PackVariant variant =
+      fixture::addLinear(one, "sm_90a", {{ImageKind::Cubin, "sm_90a"}}, image);
+  variant.launches[0].grid = "min(N * HV, clusters) + clusters";
+  two.addImage(ImageKind::Cubin, "sm_90a", image);
+  two.add(variant);
+  StatusOr<PackReader> pack = fixture::read(two);
+  StatusOr<Device> device = Device::open(0, driver);
+  ASSERT_TRUE(pack.ok() && device.ok());
+  auto kernel = GpuKernel::load(*device, *pack, pack->manifest().variants[0]);
+  ASSERT_TRUE(kernel.ok()) << kernel.status().message();
+  fixture::Call call; // 8 instances
+  EXPECT_EQ(*kernel->check(call.arguments()), (GpuKernel::Grids{38}));
+}
+
 TEST(GpuKernel, PrefersMachineCodeThatFits) {
   Loaded both("sm_90a",
               {{ImageKind::Ptx, "sm_90a"}, {ImageKind::Cubin, "sm_90a"}},

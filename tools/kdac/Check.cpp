@@ -48,7 +48,8 @@ static std::optional<std::string> runOnHost(const HostProgram &program,
   if (!bytes.ok())
     return bytes.status().message();
   c.provideWorkspace(*bytes);
-  StatusOr<std::vector<int64_t>> grids = gridsOf(variant, 1, c.argv());
+  StatusOr<std::vector<int64_t>> grids =
+      gridsOf(variant, Processors(), c.argv());
   if (!grids.ok())
     return grids.status().message();
   for (auto [grid, kernel] : zip(*grids, program.kernels))

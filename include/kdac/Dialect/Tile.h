@@ -26,6 +26,8 @@ inline constexpr llvm::StringLiteral kKernelAttr = "tile.kernel";
 inline constexpr llvm::StringLiteral kScheduleAttr = "tile.schedule";
 /// A second schedule of a function, for calls of few programs.
 inline constexpr llvm::StringLiteral kFewProgramsAttr = "tile.few_programs";
+/// A third one, for calls whose programs leave a quarter of a GPU idle.
+inline constexpr llvm::StringLiteral kAssistedAttr = "tile.assisted";
 /// i64: how many segments a sequence of few programs is cut into, 0: by the
 /// sizes of the call. Absent: it is not cut.
 inline constexpr llvm::StringLiteral kSegmentsAttr = "tile.segments";
@@ -54,12 +56,21 @@ inline constexpr int64_t kChainColumns = 64;
 /// of their head.
 inline constexpr int64_t kClusterBlocks = 2;
 
+/// Under `roles = "assisted"` a cluster has so many programs, and a block more,
+/// the assistant, that prepares the last one of so many chunks for each. What
+/// it made lies in the last buffer of a program's ring.
+inline constexpr int64_t kAssistedPrograms = 3, kAssistedPeriod = 3;
+
 /// True if a block's warps have roles: all of them, alone or in a cluster, or
 /// those that prepare images for the workspace, or those that carry the chain
 /// on such images.
 bool hasWarpRoles(ScheduleAttr schedule);
-/// Blocks that share their images; 1 if each prepares its own.
+/// True if clusters of programs have an assistant.
+bool isAssisted(ScheduleAttr schedule);
+/// Blocks of a cluster; 1 if there are none.
 int64_t clusterBlocks(ScheduleAttr schedule);
+/// Copies of what differs between programs that a block keeps.
+int64_t programCopies(ScheduleAttr schedule);
 /// True if programs have one row each, or a stretch of one: vectors, spread
 /// over a block's threads.
 bool isOneRow(ScheduleAttr schedule);
@@ -67,6 +78,8 @@ bool isOneRow(ScheduleAttr schedule);
 int64_t chainWarpgroups(ScheduleAttr schedule);
 /// Pairs of warps that prepare.
 int64_t preparePairs(ScheduleAttr schedule);
+/// Of an assistant, one for every buffer of the ring of images.
+int64_t assistantPairs(ScheduleAttr schedule);
 /// Chunks from one of a pair to its next.
 int64_t prepareTurn(ScheduleAttr schedule);
 /// Bytes of the image of one chunk: keys and queries times their decay, the

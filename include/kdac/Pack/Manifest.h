@@ -48,8 +48,9 @@ struct Launch {
   /// Number of program instances, flat on x, as a size expression over the
   /// call's N, T, H, HV and the variant's K, V (SizeExpr.h); `checked` is 1 in
   /// a call with a status word, else 0, `committed` in one with accepted
-  /// counts; `sms` are the GPU's multiprocessors, 1 on the host. A launch of no
-  /// instances does not happen.
+  /// counts; `sms` are the GPU's multiprocessors, 1 on the host, `clusters` how
+  /// many of the variant's widest clusters run at once, 0 where it has none. A
+  /// launch of no instances does not happen.
   std::string grid;
   /// Where not empty, over the same names: the launch belongs to a schedule, of
   /// which a variant may hold several, and only happens where this is not 0.

@@ -25,13 +25,20 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
 /// wrote nothing in that case.
 Status poolStatus(int64_t word);
 
+/// What of a GPU size expressions may use; the host's unless said.
+struct Processors {
+  int64_t multiprocessors = 1;
+  /// How many of the variant's widest clusters run at once; 0: it has none, or
+  /// the driver does not say.
+  int64_t clusters = 0;
+};
+
 /// The number of program instances of every launch of a checked call: 0 means
 /// that there is nothing to run, as for a launch of a schedule that the sizes
-/// do not pick. `multiprocessors`: of the GPU, 1 on the host. `schedule`: the
-/// one to run, named by its launches' `when`, whatever the sizes; null: as they
-/// pick.
+/// do not pick. `schedule`: the one to run, named by its launches' `when`,
+/// whatever the sizes; null: as they pick.
 StatusOr<std::vector<int64_t>> gridsOf(const PackVariant &variant,
-                                       int64_t multiprocessors,
+                                       const Processors &processors,
                                        CallArguments argv,
                                        const std::string *schedule = nullptr);
 

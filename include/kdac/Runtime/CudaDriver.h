@@ -37,16 +37,17 @@ constexpr Result success = 0;
 constexpr Result notReady = 600;
 constexpr int functionMaxDynamicShared = 8; ///< CU_FUNC_ATTRIBUTE_...
 constexpr int functionLocalBytes = 3;
+constexpr int functionClusterWidth = 11;     ///< blocks on x; 0: no clusters
+constexpr int attributeClusterDimension = 4; ///< CU_LAUNCH_ATTRIBUTE_...
 constexpr unsigned streamNonBlocking = 1;
 constexpr int captureThreadLocal = 1; ///< CU_STREAM_CAPTURE_MODE_..._LOCAL
 constexpr int captureRelaxed = 2;     ///< CU_STREAM_CAPTURE_MODE_RELAXED
 
-/// CUlaunchAttribute with the one that kdac sets.
+/// CUlaunchAttribute; as it is made, that a launch may overlap.
 struct LaunchAttribute {
   int id = 6; ///< PROGRAMMATIC_STREAM_SERIALIZATION
   int pad = 0;
-  int allowed = 1;
-  char rest[60] = {}; ///< the value's union has 64 bytes
+  int value[16] = {1}; ///< a union of 64 bytes
 };
 
 /// CUlaunchConfig.
@@ -99,6 +100,8 @@ struct Driver {
   /// Null in drivers older than CUDA 11.8.
   Result (*launchKernelEx)(const LaunchConfig *, Function, void **,
                            void **) = nullptr;
+  Result (*occupancyMaxActiveClusters)(int *, Function,
+                                       const LaunchConfig *) = nullptr;
   // Newer than CUDA 11.0, or not needed to launch packs: null where the driver
   // has none. hasModels() says that all are there.
   Result (*memGetInfo)(size_t *, size_t *) = nullptr;

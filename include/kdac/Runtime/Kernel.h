@@ -20,7 +20,7 @@ namespace kdac {
 class GpuKernel {
 public:
   /// The most launches of one call, and how many instances each has.
-  static constexpr size_t maxLaunches = 12;
+  static constexpr size_t maxLaunches = 16;
   static constexpr size_t maxParameters = 72; ///< of one kernel
   using Grids = std::array<int64_t, maxLaunches>;
 
@@ -62,12 +62,14 @@ private:
     cuda::Module module = nullptr;
     std::array<cuda::Function, maxLaunches> functions = {};
     int64_t localBytes = 0;
+    int widestCluster = 0, clusters = 0; ///< blocks of one; how many at once
     State(Device device, PackVariant variant)
         : device(std::move(device)), variant(std::move(variant)) {}
     ~State();
     Status loadAny(const PackReader &pack);
     Status loadImage(std::string_view bytes);
     Status prepareFunction(size_t number);
+    void countClusters(const Launch &launch, cuda::Function function);
   };
   explicit GpuKernel(std::shared_ptr<State> state) : state(std::move(state)) {}
 

@@ -14,6 +14,9 @@ namespace kdac {
 struct Gpu {
   std::string_view name; ///< as the driver spells it
   int64_t multiprocessors;
+  /// Clusters of four blocks with a multiprocessor each that one was seen to
+  /// run at once; chips differ. 0: kdac makes none for it.
+  int64_t clusters;
   double bytes;            ///< device memory, read plus written
   double tensorFlops;      ///< bf16 products, f32 sums, dense
   double scalarFlops;      ///< f32
