@@ -322,15 +322,15 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
       return;
     Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
     for (int64_t part = 0; part < 4; ++part) {
-      if (!hasChannels()) {
-        if (parts.inverse)
-          keys[part] = timesOther(keys[part]);
-        queries[part] = timesOther(queries[part]);
-        continue;
-      }
-      Value pair = loadWord(scratchAt(layout.up, factor, part / 2 * 16));
-      keys[part] = b.mulPairs(keys[part], pair, bf16());
-      queries[part] = b.mulPairs(queries[part], pair, bf16());
+      Value pair;
+      if (hasChannels())
+        pair = loadWord(scratchAt(layout.up, factor, part / 2 * 16));
+      auto scaled = [&](Value words) {
+        return pair ? b.mulPairs(words, pair, bf16()) : timesOther(words);
+      };
+      if (parts.inverse)
+        keys[part] = scaled(keys[part]);
+      queries[part] = scaled(queries[part]);
     }
     if (parts.inverse)
       putFragment(parts.keys, first, keys, 16);
@@ -411,7 +411,8 @@ void ChunkPreparer::secondBlock() {
 /// registers. The strength came long ago.
 void ChunkPreparer::park(Value number, ArrayRef<Value> vectors) {
   Value row = b.mul(b.add(b.mul(block, 16), b.rem(at.lane, 16)), 4);
-  b.store(vectors, scratchAt(layout.waiting, row), b.getF32Type(), 4);
+  if (!vectors.empty())
+    b.store(vectors, scratchAt(layout.waiting, row), b.getF32Type(), 4);
   LLVM::StoreOp::create(b, number,
                         scratchAt(layout.waitingNumber, b.mul(block, 4)), 4);
 }
@@ -419,28 +420,38 @@ void ChunkPreparer::park(Value number, ArrayRef<Value> vectors) {
 void ChunkPreparer::unpark(Value &number, Values &vectors) {
   b.memoryFence();
   Value row = b.mul(b.add(b.mul(block, 16), b.rem(at.lane, 16)), 4);
-  vectors = b.load(scratchAt(layout.waiting, row), b.getF32Type(), 1, 4);
+  if (!vectors.empty())
+    vectors = b.load(scratchAt(layout.waiting, row), b.getF32Type(), 1, 4);
   number = loadWord(scratchAt(layout.waitingNumber, b.mul(block, 4)));
 }
 
 /// The products of the block's own rows, of all slices.
 ChunkPreparer::Values ChunkPreparer::diagonal() {
   Values sums(12, b.f32(0));
-  if (!isBounded()) {
-    unboundedSlices(sums);
-    return sums;
-  }
   roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value index, Values &sums) {
-    hasChannels() ? boundedSlice(index, sums) : rowSlice(index, sums);
+    if (!isBounded())
+      unboundedSlice(index, sums);
+    else
+      hasChannels() ? boundedSlice(index, sums) : rowSlice(index, sums);
   });
+  if (!isBounded()) {
+    // Where things are is computed anew rather than kept around the slices.
+    at.locateThread(b.opaqueThread(at.thread));
+    locate();
+    lowerSums(sums);
+  }
   if (parts.decay && !hasChannels())
     decayDiagonal(sums);
+  if (scalesRows())
+    unscaleSums(sums);
   return sums;
 }
 
 /// `vectors` hold this chunk's, and then the next one's, of this lane.
 void ChunkPreparer::chunk(Value &number, Values &vectors) {
   sumNorms();
+  if (scalesRows())
+    findScales();
   if (parts.decay && !hasChannels())
     sumTokens(evaluateRow(parts.decay.getInput(), vectors));
   if (!isBounded())

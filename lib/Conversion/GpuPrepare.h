@@ -66,18 +66,22 @@ private:
   struct HalfRows;
   struct SliceWords;
   bool isBounded() const { return at.schedule.getLeaf() >= tile::kRoleBlock; }
-  void unboundedSlices(Values &sums);
-  void farSlices(Value left, Values &sums);
+  void unboundedSlice(Value slice, Values &sums);
   Value tokenFactors(Value &input);
-  Value sumWord(Value factors, int64_t tokens, double below, double above,
-                bool skipsFirst = false);
-  Value exceeds(llvm::ArrayRef<Value> exponents);
-  void twoAnchors(llvm::ArrayRef<Value> fromStart, llvm::ArrayRef<Value> x,
-                  Values &sums);
-  void farSlice(Value slice, Values &sums);
-  void halve(llvm::ArrayRef<Value> x, Values &sums);
-  void place(int64_t half, const HalfRows &rows, SliceWords &words);
-  void finish(const SliceWords &words, Values &sums);
+  Value sumWord(Value factors, int64_t tokens);
+  Values anchoredDecays(Values &x);
+  Value isNear(Value anchored);
+  void anchoredSlice(llvm::ArrayRef<Value> anchored, bool isFar, Values &sums);
+  Value fromQuarter(Value anchored);
+  Value anyFar(llvm::ArrayRef<Value> exponents);
+  void addQuarters(llvm::ArrayRef<Value> anchored, Values &sums);
+  void halve(llvm::ArrayRef<Value> anchored, Values &sums);
+  Value keptFrom(Value kept, Value k, Value own, Value last);
+  void addOwn(llvm::ArrayRef<Value> own, Values &sums);
+  void round(const HalfRows &rows, int64_t bottom, SliceWords &to);
+  Value lifted(Value x);
+  Value withoutAnchor(Value pair, bool isLifted = true);
+  void lowerSums(Values &sums);
   void addProducts(llvm::ArrayRef<int64_t> to, mlir::ValueRange left,
                    Value right0, Value right1, Values &sums);
   Value times(Value x, Value y);
@@ -90,6 +94,8 @@ private:
            mlir::cast<mlir::RankedTensorType>(parts.decay.getResult().getType())
                    .getRank() == 2;
   }
+  /// Products of keys with keys are wanted.
+  bool hasSystem() const { return static_cast<bool>(parts.inverse); }
   void sumTokens(Value decay);
   void rowSlice(Value slice, Values &sums);
   void decayDiagonal(Values &sums);
@@ -99,6 +105,17 @@ private:
   Values rowStart,
       rowEnd;       ///< 2^ that and 2^(total - that): rows quad, quad + 8
   Value otherBlock; ///< what the pair's other block decays by
+
+  //===-- Without norms, with decays for every channel (GpuPrepareScales.cpp)
+  //-------===//
+  bool scalesRows() const { return hasChannels() && parts.norms.empty(); }
+  void findScales();
+  Value scaleAt(bool ofKeys, int64_t half) const;
+  Value scaleOf(bool ofKeys, int64_t half) const;
+  /// Elements of row quad (`bottom`: quad + 8) times its scale, if it has one.
+  Values scaled(const Values &x, bool ofKeys, int64_t bottom);
+  Values unscaledKeys(const Values &x, int64_t bottom);
+  void unscaleSums(Values &sums);
 
   //===-- Afterwards
   //--------------------------------------------------------===//

@@ -167,31 +167,43 @@ void ChunkPreparer::oneAnchor(ArrayRef<Value> exponents, Values &sums) {
   Value keys = parts.keyRows, queries = parts.queryRows;
   readLoads(keys, /*tokens=*/false);
   Values left, query, right, remaining;
+  Values imageQueries; // of rows without their scales
+  auto rounded = [&](const Values &x) { return word(x[0], x[1], bf16()); };
   for (int64_t part = 0; part < 4; ++part) {
-    Values k = at.evaluate(keys, rowPairs(part)), down, rest;
+    Values raw = at.evaluate(keys, rowPairs(part)), down, rest;
+    Values k = scaled(raw, /*ofKeys=*/true, part % 2);
     for (int64_t i : {0, 1}) {
       down.push_back(b.mulF(k[i], b.exp2(b.negF(exponents[2 * part + i]))));
       rest.push_back(b.mulF(down[i], totals[part / 2 * 2 + i]));
       k[i] = b.mulF(k[i], up[2 * part + i]);
     }
-    right.push_back(word(down[0], down[1], bf16()));
-    remaining.push_back(word(rest[0], rest[1], bf16()));
-    left.push_back(word(k[0], k[1], bf16()));
+    right.push_back(rounded(down));
+    remaining.push_back(rounded(unscaledKeys(rest, part % 2)));
+    if (hasSystem())
+      left.push_back(rounded(k));
   }
   putFragment(parts.remaining, own, remaining);
-  putFragment(parts.keys, own, left);
+  if (parts.keys)
+    putFragment(parts.keys, own, left);
   readLoads(queries, /*tokens=*/false);
   for (int64_t part = 0; part < 4; ++part) {
-    Values q = at.evaluate(queries, rowPairs(part));
-    query.push_back(word(b.mulF(q[0], up[2 * part]),
-                         b.mulF(q[1], up[2 * part + 1]), bf16()));
+    Values raw = at.evaluate(queries, rowPairs(part));
+    Values q = scaled(raw, /*ofKeys=*/false, part % 2);
+    Values powers = {up[2 * part], up[2 * part + 1]};
+    query.push_back(
+        word(b.mulF(q[0], powers[0]), b.mulF(q[1], powers[1]), bf16()));
+    if (scalesRows())
+      imageQueries.push_back(rounded(times(raw, powers)));
   }
   auto all = MutableArrayRef<Value>(sums);
-  multiply(all.slice(0, 4), left, right[0], right[2], bf16());
+  if (hasSystem())
+    multiply(all.slice(0, 4), left, right[0], right[2], bf16());
   multiply(all.slice(4, 4), query, right[0], right[2], bf16());
+  if (!hasSystem())
+    left.assign(4, b.i32(0));
   Values lower = {left[1], query[1], left[3], query[3]};
   multiply(all.slice(8, 4), lower, right[1], right[3], bf16());
-  putFragment(parts.queries, own, query);
+  putFragment(parts.queries, own, scalesRows() ? imageQueries : query);
 }
 
 /// The diagonal blocks: of the system in f32 to the scratch, of the attention

@@ -1,20 +1,18 @@
-// Slices whose log-decays nothing bounds, in three ways; what is seen at run
-// time decides. With L the log-decay from before the block's first row:
+// Slices whose log-decays nothing bounds. Rows 0-7 and 8-15 are two halves; x
+// is the log-decay from before a half's first row on, a = kAnchor a constant.
 //
-// * |L| of the whole block fits the exponents of f32 and bf16: one anchor, as
-// with
-//   a bound.
-// * What the rows 0-7 decay by after row 0 fits, and rows 8-15 alike. x is L
-// less
-//   the middle between the first and the last row's; tensor cores sum it
-//   directly. 2^x and 2^-x serve the products of rows of one half, and every
-//   other exponent is at most 0.
-// * Else halves are cut in two again and again (docs/decisions/0003), and no
-//   exponent is above 0. Such slices wait for a loop of their own: what they
-//   need takes no registers from the others.
+// * Near elements have x + a >= kNear, and all before them in their half and
+//   channel have it too. Factors 2^(x + a) and 2^-(x + a) serve the products of
+//   rows of one half, 2^x and 2^(x_7 - x) those of rows 8-15 with rows 0-7.
+// * Far elements of rows 4-7 of a half are anchored again at row 3.
+// * What is far from there too is halved down to single rows
+//   (docs/decisions/0003): no exponent is above 0.
 //
-// Rows 8-15 meet rows 0-7 at row 7 in both of the latter.
+// What an element is depends on rows up to its own only, and so do all
+// roundings on the way to the products of its row (docs/NUMERICS.md, 3.4).
 #include "GpuPrepare.h"
+
+#include <cmath>
 
 using namespace mlir;
 
@@ -23,23 +21,32 @@ namespace kdac {
 /// Log-decays down to -300 are summed by tensor cores as f16 scaled by 2^7.
 static constexpr double kSumScale = 128.0;
 
-/// The largest exponent of two factors 2^x and 2^-y whose product is at most 1:
-/// a left one flushed to zero below 2^-126 costs at most 2^-11 of a right one
-/// (docs/NUMERICS.md, 3.3).
-static constexpr double kLargestExponent = 115.0;
+/// Right factors are 2^-(x + a): from 2^-kAnchor up, which drops what is less
+/// than 2^-kMargin in a row. Left ones, 2^(x + a), go down to 2^kNear, and are
+/// then lifted by 2^kMargin, so that they drop no more. Sums of rows with their
+/// own half are too large by the lift until all slices are done.
+static constexpr double kMargin = 14.0, kNear = -126.0;
+static constexpr double kAnchor = -kNear - kMargin, kLift = kMargin;
+/// Of bf16, twice: 2^-kAnchor and 2^-(kAnchor + kLift).
+static constexpr int64_t kAnchorPair = 0x07800780, kLiftedPair = 0x00800080;
 
-/// Rows of two columns of a slice, with L from the block's start and m that of
-/// row 7.
+/// Stands for x + a of a far element: 2^ that is flushed to zero, 2^ its
+/// negative is finite.
+static constexpr double kFar = -127.0;
+
+/// Rows of two columns of a slice: quad, and then quad + 8.
 struct ChunkPreparer::HalfRows {
-  Values keys, queries; ///< rows quad: k, q times 2^L
-  Values before, after; ///< k 2^(m-L) of rows quad, k 2^(L-m) of quad + 8
-  Values asked, rest;   ///< of rows quad + 8: q 2^(L-m), k 2^(tot-L)
-  Values first, second; ///< 2^m, 2^(tot-m)
+  Values keys, queries; ///< times 2^(x + a), lifted
+  Values rawQueries;    ///< without scales, times 2^x
+  Values kept[2];       ///< keys times what their half decays by behind them
+  Values last[2];       ///< 2^(x + a) of rows 7 and 15
 };
 
-/// Keys of rows 0-7 times 2^(m-L); keys and queries of rows 8-15 times 2^(L-m).
+/// Fragments of a slice, in the order of their registers.
 struct ChunkPreparer::SliceWords {
-  Values before, after, asked;
+  Values keys, queries; ///< times 2^(x + a), lifted
+  Values before;        ///< of rows 0-7
+  Values imageKeys, imageQueries, remaining;
 };
 
 /// A product that is not taken apart: its factors' order keeps it in range.
@@ -54,107 +61,215 @@ ChunkPreparer::Values ChunkPreparer::times(ValueRange x, ValueRange y) {
   return products;
 }
 
-/// The fragments of the slice's columns 0-7 or 8-15 (half 0, 1): what the image
-/// takes replaces the raw rows at once.
-void ChunkPreparer::place(int64_t half, const HalfRows &rows, SliceWords &to) {
-  Value columns = ownHalf(half);
+Value ChunkPreparer::lifted(Value x) {
+  return times(x, b.f32(std::exp2(kLift)));
+}
+
+/// A pair of bf16 times 2^-a, or of lifted ones, which is exact.
+Value ChunkPreparer::withoutAnchor(Value pair, bool isLifted) {
+  return b.mulPairs(pair, b.i32(isLifted ? kLiftedPair : kAnchorPair), bf16());
+}
+
+/// The words of rows quad (`bottom`: quad + 8), and after these what waited.
+void ChunkPreparer::round(const HalfRows &rows, int64_t bottom,
+                          SliceWords &to) {
   auto rounded = [&](const Values &x) { return word(x[0], x[1], bf16()); };
-  to.asked.push_back(rounded(rows.asked));
-  to.after.push_back(rounded(rows.after));
-  to.before.push_back(rounded(rows.before));
-  putFragment(parts.queries, columns,
-              {rounded(rows.queries), rounded(times(rows.asked, rows.first))});
-  putFragment(parts.remaining, columns,
-              {rounded(times(rows.before, rows.second)), rounded(rows.rest)});
-  putFragment(parts.keys, columns,
-              {rounded(rows.keys), rounded(times(rows.after, rows.first))});
+  auto fromAnchor = [&](const Values &powers) {
+    return times(powers, Values(2, b.f32(std::exp2(-kAnchor))));
+  };
+  to.keys.push_back(hasSystem() ? rounded(rows.keys) : b.i32(0));
+  to.queries.push_back(rounded(rows.queries));
+  if (!bottom) {
+    to.before.push_back(rounded(rows.kept[0]));
+    to.imageKeys.push_back(withoutAnchor(to.keys.back()));
+    to.imageQueries.push_back(scalesRows() ? rounded(rows.rawQueries)
+                                           : withoutAnchor(to.queries.back()));
+    return;
+  }
+  Values first = fromAnchor(rows.last[0]); // 2^x of row 7
+  if (scalesRows()) {
+    Values second = fromAnchor(rows.last[1]);
+    to.imageQueries.push_back(rounded(times(rows.rawQueries, first)));
+    to.remaining.append({rounded(times(unscaledKeys(rows.kept[0], 0), second)),
+                         rounded(unscaledKeys(rows.kept[1], 1))});
+    return;
+  }
+  to.imageKeys.push_back(withoutAnchor(rounded(times(rows.keys, first))));
+  to.imageQueries.push_back(withoutAnchor(rounded(times(rows.queries, first))));
+  to.remaining.append({withoutAnchor(rounded(times(rows.kept[0], rows.last[1])),
+                                     /*isLifted=*/false),
+                       rounded(rows.kept[1])});
 }
 
 /// Sums of rows 0-7, of rows 8-15 with columns 0-7, and of rows 8-15.
 static constexpr int64_t kTop[] = {0, 4}, kLower[] = {2, 6},
                          kBottom[] = {8, 10};
 
-/// sums += left (keys in rows 0-7, queries in rows 8-15) times right.
+/// sums += left (keys in rows 0-7, queries in rows 8-15) times right. Sums of
+/// keys that nobody asks for take no registers.
 void ChunkPreparer::addProducts(ArrayRef<int64_t> to, ValueRange left,
                                 Value right0, Value right1, Values &sums) {
-  Values some;
-  for (int64_t first : to)
-    some.append({sums[first], sums[first + 1]});
+  Values some(4, b.f32(0));
+  for (int64_t i = hasSystem() ? 0 : 2; i < 4; ++i)
+    some[i] = sums[to[i / 2] + i % 2];
   multiply(some, left, right0, right1, bf16());
-  for (int64_t i = 0; i < 4; ++i)
+  for (int64_t i = hasSystem() ? 0 : 2; i < 4; ++i)
     sums[to[i / 2] + i % 2] = some[i];
 }
 
-/// Rows 8-15 against rows 0-7.
-void ChunkPreparer::finish(const SliceWords &words, Values &sums) {
-  addProducts(kLower,
-              {words.after[0], words.asked[0], words.after[1], words.asked[1]},
-              words.before[0], words.before[1], sums);
+/// k times 2^(last - own): `kept`, or from the difference where its factors are
+/// out of range.
+Value ChunkPreparer::keptFrom(Value kept, Value k, Value own, Value last) {
+  Value other = times(k, b.exp2(b.addF(last, b.negF(own))));
+  return roles.select(isNear(last), kept, other);
 }
 
-/// No |x| is above kLargestExponent.
-void ChunkPreparer::twoAnchors(ArrayRef<Value> fromStart, ArrayRef<Value> x,
-                               Values &sums) {
+/// The image's rows and the products of near elements. `isFar`: there are other
+/// elements as well.
+void ChunkPreparer::anchoredSlice(ArrayRef<Value> anchored, bool isFar,
+                                  Values &sums) {
   rememberNorms();
   Value keys = parts.keyRows, queries = parts.queryRows;
-  readLoads(keys, /*tokens=*/false);
-  readLoads(queries, /*tokens=*/false);
   Value lastRow = b.add(inQuad, 28);
   SliceWords words;
-  Values left, right, asked;
+  Values right;
+  Values ownSums(2, b.f32(0)); // of a far element's query with its own key
   for (int64_t half : {0, 1}) {
+    readLoads(keys, /*tokens=*/false, half);
+    readLoads(queries, /*tokens=*/false, half);
     HalfRows rows;
-    Values middle; // L of row 7
-    for (int64_t i : {0, 1})
-      middle.push_back(b.shuffle(fromStart[4 * half + i], lastRow));
     for (int64_t bottom : {0, 1}) {
       int64_t part = 2 * half + bottom;
-      Values up, down, toLast, outer;
+      Values rawK = at.evaluate(keys, rowPairs(part)), up, down;
+      Values rawQ = at.evaluate(queries, rowPairs(part));
+      Values k = scaled(rawK, /*ofKeys=*/true, bottom);
+      Values q = scaled(rawQ, /*ofKeys=*/false, bottom);
       for (int64_t i : {0, 1}) {
-        up.push_back(b.exp2(x[2 * part + i]));
-        down.push_back(b.exp2(b.negF(x[2 * part + i])));
-        toLast.push_back(b.shuffle(up[i], lastRow));
-        Value exponent = fromStart[2 * part + i];
-        if (bottom)
-          exponent = b.addF(exponent, b.negF(middle[i]));
-        outer.push_back(b.exp2(exponent));
+        Value exponent = anchored[2 * part + i];
+        if (isFar)
+          exponent = roles.select(isNear(exponent), exponent, b.f32(kFar));
+        Value power = b.exp2(exponent);
+        up.push_back(lifted(power));
+        down.push_back(times(k[i], b.exp2(b.negF(exponent))));
+        rows.last[bottom].push_back(b.shuffle(power, lastRow));
+        Value kept = times(down[i], rows.last[bottom][i]);
+        if (isFar) {
+          Value own = anchored[2 * part + i];
+          kept = keptFrom(kept, k[i], own, b.shuffle(own, lastRow));
+          Value rest = roles.select(isNear(fromQuarter(own)), b.f32(0), q[i]);
+          ownSums[bottom] = b.fma(rest, k[i], ownSums[bottom]);
+        }
+        rows.kept[bottom].push_back(kept);
       }
-      Values k = at.evaluate(keys, rowPairs(part));
-      Values q = at.evaluate(queries, rowPairs(part));
-      Values kUp = times(k, up), kDown = times(k, down), qUp = times(q, up);
-      left.push_back(word(kUp[0], kUp[1], bf16()));
-      right.push_back(word(kDown[0], kDown[1], bf16()));
-      asked.push_back(word(qUp[0], qUp[1], bf16()));
-      (bottom ? rows.after : rows.keys) = times(k, outer);
-      (bottom ? rows.asked : rows.queries) = times(q, outer);
-      (bottom ? rows.rest : rows.before) = times(kDown, toLast);
-      for (int64_t i : {0, 1})
-        if (bottom)
-          rows.second.push_back(b.shuffle(outer[i], lastRow));
-        else
-          rows.first.push_back(b.exp2(middle[i]));
+      right.push_back(word(down[0], down[1], bf16()));
+      rows.keys = times(k, up);
+      rows.queries = times(q, up);
+      if (scalesRows()) {
+        Values powers =
+            times(up, Values(2, b.f32(std::exp2(-kAnchor - kLift))));
+        rows.rawQueries = times(rawQ, powers);
+      }
+      round(rows, bottom, words);
     }
-    place(half, rows, words);
+    // The image's words replace the raw rows at once.
+    Value columns = ownHalf(half);
+    putFragment(parts.remaining, columns,
+                ArrayRef<Value>(words.remaining).take_back(2));
+    if (parts.keys)
+      putFragment(parts.keys, columns,
+                  ArrayRef<Value>(words.imageKeys).take_back(2));
+    putFragment(parts.queries, columns,
+                ArrayRef<Value>(words.imageQueries).take_back(2));
   }
   for (int64_t bottom : {0, 1})
-    addProducts(
-        bottom ? kBottom : kTop,
-        {left[bottom], asked[bottom], left[2 + bottom], asked[2 + bottom]},
-        right[bottom], right[2 + bottom], sums);
-  finish(words, sums);
+    addProducts(bottom ? kBottom : kTop,
+                {words.keys[bottom], words.queries[bottom],
+                 words.keys[2 + bottom], words.queries[2 + bottom]},
+                right[bottom], right[2 + bottom], sums);
+  addProducts(kLower,
+              {withoutAnchor(words.keys[1]), withoutAnchor(words.queries[1]),
+               withoutAnchor(words.keys[3]), withoutAnchor(words.queries[3])},
+              words.before[0], words.before[1], sums);
+  if (isFar && !roles.isRefined()) // else the diagonal is not taken from here
+    addOwn(ownSums, sums);
 }
 
-/// Adds the products within the halves. Rows that differ in bit h of their
-/// number, and in none above it, meet at the last row before the later one's
-/// group of h: one exponent a row and turn.
-void ChunkPreparer::halve(ArrayRef<Value> x, Values &sums) {
+/// `own`: what queries of rows quad and quad + 8 make of their own keys.
+void ChunkPreparer::addOwn(ArrayRef<Value> own, Values &sums) {
+  Value first = b.mul(inQuad, 2);
+  for (int64_t bottom : {0, 1}) {
+    Value sum = lifted(b.sumLanes(own[bottom], {1, 2}));
+    for (int64_t i : {0, 1}) {
+      Value onDiagonal = b.equal(b.add(first, i), quad);
+      Value &to = sums[(bottom ? kBottom : kTop)[1] + i];
+      to = b.addF(to, roles.select(onDiagonal, sum, b.f32(0)));
+    }
+  }
+}
+
+/// x + a of an element from its quarter's start on instead, for rows quad.
+Value ChunkPreparer::fromQuarter(Value anchored) {
+  Value start = b.addF(b.shuffle(anchored, b.add(inQuad, 12)), b.f32(-kAnchor));
+  Value isLate = b.less(b.i32(3), quad);
+  return b.addF(anchored, b.negF(roles.select(isLate, start, b.f32(0))));
+}
+
+/// Adds the products of far elements of rows 4-7 with rows of their half, from
+/// anchors at row 3: the columns of rows 0-3 go without a, so that their sums
+/// are too large by it.
+void ChunkPreparer::addQuarters(ArrayRef<Value> anchored, Values &sums) {
+  rememberNorms();
+  Value keys = parts.keyRows, queries = parts.queryRows, zero = b.f32(0);
+  readLoads(keys, /*tokens=*/false);
+  readLoads(queries, /*tokens=*/false);
+  Value isLate = b.less(b.i32(3), quad), lastEarly = b.add(inQuad, 12);
+  Value anchor = roles.select(isLate, b.f32(kAnchor), zero);
+  Value weight = roles.select(b.less(inQuad, b.i32(2)),
+                              b.f32(std::exp2(-kAnchor)), b.f32(1));
+  weight = roles.select(isLate, weight, zero);
+  for (int64_t bottom : {0, 1}) {
+    Values left, right;
+    for (int64_t part : {bottom, 2 + bottom}) {
+      Values up, down;
+      for (int64_t i : {0, 1}) {
+        Value own = anchored[2 * part + i];
+        Value x = b.addF(own, b.negF(b.shuffle(own, lastEarly)));
+        x = b.addF(x, anchor);
+        x = roles.select(isNear(x), x, b.f32(kFar));
+        Value isDone =
+            arith::OrIOp::create(b, isNear(own), b.less(quad, b.i32(4)));
+        up.push_back(roles.select(isDone, zero, lifted(b.exp2(x))));
+        down.push_back(b.exp2(b.negF(x)));
+      }
+      Values k =
+          scaled(at.evaluate(keys, rowPairs(part)), /*ofKeys=*/true, bottom);
+      Values q = scaled(at.evaluate(queries, rowPairs(part)), /*ofKeys=*/false,
+                        bottom);
+      for (const Values &rows : {times(k, up), times(q, up)})
+        left.push_back(word(rows[0], rows[1], bf16()));
+      Values row = times(k, down);
+      right.push_back(word(row[0], row[1], bf16()));
+    }
+    Values products(4, zero);
+    multiply(products, left, right[0], right[1], bf16());
+    for (int64_t i = hasSystem() ? 0 : 2; i < 4; ++i) {
+      Value &sum = sums[(bottom ? kBottom : kTop)[i / 2] + i % 2];
+      sum = b.fma(products[i], weight, sum);
+    }
+  }
+}
+
+/// Adds the products of elements that are far from their quarter's start.
+/// Rows that differ in bit h of their number, and in none above it, meet at the
+/// last row before the later one's group of h: one exponent a row and turn.
+void ChunkPreparer::halve(ArrayRef<Value> anchored, Values &sums) {
   Value keys = parts.keyRows, queries = parts.queryRows;
   Value zero = b.i32(0);
-  roles.loop(zero, b.i32(3), 1, sums, [&](Value turn, Values &sums) {
+  roles.loop(zero, b.i32(2), 1, sums, [&](Value turn, Values &sums) {
     rememberNorms();
     readLoads(keys, /*tokens=*/false);
     readLoads(queries, /*tokens=*/false);
-    Value h = arith::ShRUIOp::create(b, b.i32(4), turn);
+    Value h = arith::ShRUIOp::create(b, b.i32(2), turn);
     Value below = b.add(h, -1);
     Value isLater = arith::CmpIOp::create(
         b, arith::CmpIPredicate::ne, arith::AndIOp::create(b, quad, h), zero);
@@ -163,27 +278,31 @@ void ChunkPreparer::halve(ArrayRef<Value> x, Values &sums) {
     Value anchor =
         roles.select(isLater, arith::SubIOp::create(b, last, h), last);
     Value from = b.add(b.mul(anchor, 4), inQuad);
-    Value sign = roles.select(isLater, b.f32(1), b.f32(-1));
-    Values meets; // in columns 2 inQuad and the next
+    Values meets; // in columns 2 inQuad and the next, or 0
     for (int64_t i : {0, 1}) {
       Value column = b.add(b.mul(inQuad, 2), i);
       Value above = arith::AndIOp::create(b, b.bitXor(quad, column),
                                           b.bitXor(below, b.i32(-1)));
       Value inPair =
           arith::CmpIOp::create(b, arith::CmpIPredicate::eq, above, h);
-      meets.push_back(arith::AndIOp::create(b, inPair, isLater));
+      inPair = arith::AndIOp::create(b, inPair, isLater);
+      meets.push_back(roles.select(inPair, b.f32(std::exp2(kLift)), b.f32(0)));
     }
     for (int64_t bottom : {0, 1}) {
       Values rows, columns;
       for (int64_t part : {bottom, 2 + bottom}) {
         Values factor;
         for (int64_t i : {0, 1}) {
-          Value own = x[2 * part + i];
+          Value own = anchored[2 * part + i];
           Value difference = b.addF(own, b.negF(b.shuffle(own, from)));
-          factor.push_back(b.exp2(times(difference, sign)));
+          Value isDone =
+              arith::AndIOp::create(b, isLater, isNear(fromQuarter(own)));
+          Value power = b.exp2(b.negF(LLVM::FAbsOp::create(b, difference)));
+          factor.push_back(roles.select(isDone, b.f32(0), power));
         }
         for (Value source : {keys, queries}) {
-          Values row = at.evaluate(source, rowPairs(part));
+          Values row = scaled(at.evaluate(source, rowPairs(part)),
+                              source == keys, bottom);
           rows.push_back(word(b.mulF(row[0], factor[0]),
                               b.mulF(row[1], factor[1]), bf16()));
         }
@@ -191,62 +310,38 @@ void ChunkPreparer::halve(ArrayRef<Value> x, Values &sums) {
       }
       Values products(4, b.f32(0));
       multiply(products, rows, columns[0], columns[1], bf16());
-      for (int64_t i = 0; i < 4; ++i) {
+      for (int64_t i = hasSystem() ? 0 : 2; i < 4; ++i) {
         Value &sum = sums[(bottom ? kBottom : kTop)[i / 2] + i % 2];
-        sum = b.addF(sum, roles.select(meets[i % 2], products[i], b.f32(0)));
+        sum = b.fma(products[i], meets[i % 2], sum);
       }
     }
   });
 }
 
-/// Any log-decays. Here x is L less half the total of the row's half, so that
-/// its last row has all that is needed.
-void ChunkPreparer::farSlice(Value slice, Values &sums) {
-  enterSlice(slice);
+/// i1: an element of the slice is far by these exponents.
+Value ChunkPreparer::anyFar(ArrayRef<Value> exponents) {
+  Value smallest = exponents[0];
+  for (Value other : exponents.drop_front())
+    smallest = arith::MinNumFOp::create(b, smallest, other);
+  return b.anyLane(arith::CmpFOp::create(b, arith::CmpFPredicate::OLT, smallest,
+                                         b.f32(kNear)));
+}
+
+/// x + a of the present slice.
+ChunkPreparer::Values ChunkPreparer::anchoredDecays(Values &x) {
   Value input, factors = tokenFactors(input), zero = b.i32(0);
   Values words = decays(input, kSumScale);
-  Values x = sumDecays({sumWord(factors, 0, 0.5, -0.5), zero, zero,
-                        sumWord(factors, 8, 0.5, -0.5)},
-                       words);
-  halve(x, sums);
-  rememberNorms();
-  Value keys = parts.keyRows, queries = parts.queryRows;
-  Value lastRow = b.add(inQuad, 28);
-  SliceWords edges;
-  Values own(2, b.f32(0)); // of a row's query with its own key
-  for (int64_t half : {0, 1}) {
-    readLoads(keys, /*tokens=*/false, half);
-    readLoads(queries, /*tokens=*/false, half);
-    HalfRows rows;
-    for (int64_t bottom : {0, 1}) {
-      int64_t part = 2 * half + bottom;
-      Values k = at.evaluate(keys, rowPairs(part));
-      Values q = at.evaluate(queries, rowPairs(part));
-      Values up, down, total;
-      for (int64_t i : {0, 1}) {
-        own[bottom] = b.fma(q[i], k[i], own[bottom]);
-        Value exponent = x[2 * part + i];
-        Value last = b.shuffle(exponent, lastRow);
-        up.push_back(b.exp2(b.addF(exponent, last)));
-        down.push_back(b.exp2(b.addF(last, b.negF(exponent))));
-        total.push_back(b.exp2(b.addF(last, last)));
-      }
-      (bottom ? rows.after : rows.keys) = times(k, up);
-      (bottom ? rows.rest : rows.before) = times(k, down);
-      (bottom ? rows.asked : rows.queries) = times(q, up);
-      (bottom ? rows.second : rows.first) = total;
-    }
-    place(half, rows, edges);
-  }
-  for (int64_t bottom : {0, 1}) {
-    Value sum = b.sumLanes(own[bottom], {1, 2});
-    for (int64_t i : {0, 1}) {
-      Value onDiagonal = b.equal(b.add(b.mul(inQuad, 2), i), quad);
-      Value &to = sums[(bottom ? kBottom : kTop)[1] + i];
-      to = b.addF(to, roles.select(onDiagonal, sum, b.f32(0)));
-    }
-  }
-  finish(edges, sums);
+  x = sumDecays({sumWord(factors, 0), zero, zero, sumWord(factors, 8)}, words);
+  Values anchored;
+  for (Value sum : x)
+    anchored.push_back(b.addF(sum, b.f32(kAnchor)));
+  return anchored;
+}
+
+/// i1: an element is near.
+Value ChunkPreparer::isNear(Value anchored) {
+  return arith::CmpFOp::create(b, arith::CmpFPredicate::OGE, anchored,
+                               b.f32(kNear));
 }
 
 /// What the log-decays are but for a factor of each token, such as 0 past the
@@ -261,17 +356,14 @@ Value ChunkPreparer::tokenFactors(Value &input) {
   return {};
 }
 
-/// Row quad of an 8 x 8 triangle times the factors of the tokens from `tokens`
-/// on, columns 2 inQuad and the next: `below` up to the diagonal, else `above`.
-Value ChunkPreparer::sumWord(Value factors, int64_t tokens, double below,
-                             double above, bool skipsFirst) {
+/// Row quad of an 8 x 8 triangle of ones times the factors of the tokens from
+/// `tokens` on, columns 2 inQuad and the next.
+Value ChunkPreparer::sumWord(Value factors, int64_t tokens) {
   Values pair;
   for (int64_t i : {0, 1}) {
     Value column = b.add(b.mul(inQuad, 2), i);
-    Value x = roles.select(b.less(column, b.add(quad, 1)),
-                           b.f32(below / kSumScale), b.f32(above / kSumScale));
-    if (skipsFirst && i == 0)
-      x = roles.select(b.equal(inQuad, b.i32(0)), b.f32(0), x);
+    Value x = roles.select(b.less(column, b.add(quad, 1)), b.f32(1 / kSumScale),
+                           b.f32(0));
     Group token;
     token.col = {firstToken, tokens + i};
     pair.push_back(factors ? b.mulF(x, at.evaluate(factors, token)[0]) : x);
@@ -279,72 +371,32 @@ Value ChunkPreparer::sumWord(Value factors, int64_t tokens, double below,
   return word(pair[0], pair[1], f16());
 }
 
-/// i1: the magnitude of one of the exponents, in some lane, is too large for
-/// factors on both sides.
-Value ChunkPreparer::exceeds(ArrayRef<Value> exponents) {
-  Value largest = b.f32(0);
-  for (Value exponent : exponents)
-    largest =
-        arith::MaxNumFOp::create(b, largest, LLVM::FAbsOp::create(b, exponent));
-  return b.anyLane(arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, largest,
-                                         b.f32(kLargestExponent)));
+/// The sums of rows with their own half, after all slices.
+void ChunkPreparer::lowerSums(Values &sums) {
+  for (int64_t first : {kTop[0], kTop[1], kBottom[0], kBottom[1]})
+    for (int64_t i : {first, first + 1})
+      sums[i] = times(sums[i], b.f32(std::exp2(-kLift)));
 }
 
-/// The slices whose bits are set in `left`.
-void ChunkPreparer::farSlices(Value left, Values &sums) {
-  at.locateThread(b.opaqueThread(at.thread));
-  locate();
-  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
-    Value bit = b.bitAnd(arith::ShRUIOp::create(b, left, slice), 1);
-    roles.choose(
-        b.equal(bit, b.i32(1)), sums,
-        [&](Values &sums) { farSlice(slice, sums); }, [](Values &) {});
-  });
-}
-
-void ChunkPreparer::unboundedSlices(Values &sums) {
-  Values carried = sums;
-  carried.push_back(b.i32(0)); // a bit for every slice that is left
-  roles.loop(
-      b.i32(0), b.i32(slices), 1, carried, [&](Value slice, Values &carried) {
-        enterSlice(slice);
-        Value input, factors = tokenFactors(input), zero = b.i32(0);
-        Values words = decays(input, kSumScale);
-        Values fromStart =
-            sumDecays({sumWord(factors, 0, 1, 0), sumWord(factors, 0, 1, 1),
-                       zero, sumWord(factors, 8, 1, 0)},
-                      words);
-        storeTotals(slice, fromStart);
-        auto general = [&](Values &carried) {
-          auto within = [&](int64_t tokens) {
-            return sumWord(factors, tokens, 0.5, -0.5, /*skipsFirst=*/true);
-          };
-          Values x = sumDecays({within(0), zero, zero, within(8)}, words);
-          roles.choose(
-              exceeds(x), carried,
-              [&](Values &carried) {
-                Value bit = arith::ShLIOp::create(b, b.i32(1), slice);
-                carried.back() = arith::OrIOp::create(b, carried.back(), bit);
-              },
-              [&](Values &carried) { twoAnchors(fromStart, x, carried); });
-        };
-        // The last row's are the largest.
-        roles.choose(
-            exceeds({fromStart[2], fromStart[3], fromStart[6], fromStart[7]}),
-            carried, general,
-            [&](Values &carried) { oneAnchor(fromStart, carried); });
-      });
-  Value left = carried.pop_back_val();
-  Value isAny =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, left, b.i32(0));
-  Value thread = at.thread;
+void ChunkPreparer::unboundedSlice(Value slice, Values &sums) {
+  enterSlice(slice);
+  Values x, anchored = anchoredDecays(x);
+  for (int64_t i : {2, 3, 6, 7})
+    x[i] = b.addF(x[i], x[i - 2]);
+  storeTotals(slice, x);
   roles.choose(
-      isAny, carried, [&](Values &sums) { farSlices(left, sums); },
-      [](Values &) {});
-  // Where things are is computed anew rather than kept around the slices.
-  at.locateThread(b.opaqueThread(thread));
-  locate();
-  sums = carried;
+      anyFar(anchored), sums,
+      [&](Values &sums) {
+        addQuarters(anchored, sums);
+        Values exponents;
+        for (Value own : anchored)
+          exponents.push_back(fromQuarter(own));
+        roles.choose(
+            anyFar(exponents), sums,
+            [&](Values &sums) { halve(anchored, sums); }, [](Values &) {});
+        anchoredSlice(anchored, /*isFar=*/true, sums);
+      },
+      [&](Values &sums) { anchoredSlice(anchored, /*isFar=*/false, sums); });
 }
 
 } // namespace kdac

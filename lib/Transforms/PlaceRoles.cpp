@@ -131,6 +131,17 @@ void RolePlacer::placeImages() {
   int64_t keyDim = type(loop.getResult(0)).getDimSize(0);
   if (offset > tile::imageBytes(keyDim, schedule))
     llvm::report_fatal_error("an image is larger than its place in workspaces");
+  // Raw rows that no part replaces stand behind what images pass on.
+  for (auto load : loop.getOps<tile::LoadOp>()) {
+    Value raw = load.getResult();
+    auto role = load->getAttrOfType<StringAttr>(tile::kRoleAttr);
+    if (type(raw).getRank() != 2 || role.getValue() != tile::kPrepareRole ||
+        !taken.insert(raw))
+      continue;
+    stride = llvm::alignTo(stride, kAlignment);
+    parts.push_back({raw, stride, panelBytes(raw)});
+    stride += type(raw).getDimSize(1) / kPanelColumns * panelBytes(raw);
+  }
   OpBuilder b(kernel);
   kernel->setAttr("tile.image",
                   b.getDenseI64ArrayAttr({bytes, offset, stride}));

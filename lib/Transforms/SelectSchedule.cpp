@@ -165,12 +165,14 @@ const char *refuseWarps(const Problem &problem, const Target &target) {
     return "they need a log-decay of every token, or none";
   if (!problem.decay && !op.getDelta())
     return "they need an erase or a decay";
-  if (hasChannels && !op.getDelta())
-    return "they need an erase beside a log-decay for every channel";
-  bool isNormalised = problem.keysNormalised() &&
-                      isa_and_nonnull<dplr::L2NormOp>(problem.q.map);
-  if ((hasChannels || !problem.decay) && !isNormalised)
-    return "they need q and k normalised in the kernel, or one decay per head";
+  bool normalisesKeys = problem.keysNormalised();
+  bool normalisesQueries = isa_and_nonnull<dplr::L2NormOp>(problem.q.map);
+  bool isNormalised = normalisesKeys && normalisesQueries;
+  if ((!problem.decay || (hasChannels && op.getDelta())) && !isNormalised)
+    return "they need q and k normalised in the kernel, one decay per head, or "
+           "a decay and no erase";
+  if (hasChannels && normalisesKeys != normalisesQueries)
+    return "they need q and k both normalised in the kernel, or neither";
   if (!problem.dtype().isBF16())
     return "they need bf16 inputs";
   if (hasChannels &&
