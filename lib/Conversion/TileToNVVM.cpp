@@ -239,6 +239,9 @@ void GpuLowering::lowerDivision(Operation *op) {
   Value result = isa<arith::DivUIOp>(op)
                      ? Value(arith::DivUIOp::create(b, x, y))
                      : Value(arith::RemUIOp::create(b, x, y));
+  // Here, and not where it is needed first: there a load waits for it. Where
+  // the state is staged registers are too few to keep it.
+  result = b.opaqueWord(result);
   scalars.map(op->getResult(0),
               arith::IndexCastUIOp::create(b, b.getIndexType(), result));
 }
@@ -371,15 +374,20 @@ bool GpuLowering::makesShared(scf::ForOp loop) const {
 
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   // A step as a rule has one token. What is staged leaves its registers to the
-  // vectors of the first one, and is loaded behind them, from the L2.
+  // vectors of the first one, and is loaded behind them, from the L2; a narrow
+  // state has room beside them.
   bool isStep = schedule.getForm() == "step";
   bool isStaged =
       isStep && schedule.getStages() > 1 && !loop.getInitArgs().empty();
   // What comes after all tokens keeps nothing in registers beside their state.
   bool isRare = isStep && schedule.getStages() > 1 && !isStaged;
+  tile::LoadOp narrow = firstStateOf(loop);
+  bool isHeadFirst = isStaged || narrow;
   SmallVector<Operation *> head =
-      isStaged ? headOf(loop) : SmallVector<Operation *>();
-  if (isStaged && failed(lowerFirstHead(head, loop)))
+      isHeadFirst ? headOf(loop) : SmallVector<Operation *>();
+  if (narrow && failed(lowerFirstState(narrow, head, loop)))
+    return failure();
+  if (isStaged && !narrow && failed(lowerFirstHead(head, loop)))
     return failure();
   // Distributed values cross the loop as their registers.
   Values initial;
@@ -387,7 +395,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     initial.append(distribute(
         init, [&](const Group &group) { return evaluate(init, group); }));
   memo.clear();
-  if (!isStaged)
+  if (!isHeadFirst)
     lowerPrefetches();
   awaitKernelsAhead();
   waits = false;
@@ -475,9 +483,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
         return evaluate(yielded, group);
       }));
     // Before another token threads must be done with what they share.
-    if (isStaged && failed(lowerNextHead(head, loop, number, next)))
+    if (isHeadFirst && failed(lowerNextHead(head, loop, number, next)))
       return failure();
-    if (isStep && !isStaged && sharesMemory())
+    if (isStep && !isHeadFirst && sharesMemory())
       b.barrierIf(arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
                                         later(number, 1),
                                         scalars.lookup(loop.getUpperBound())));
@@ -497,7 +505,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   layoutAnchor = outside.anchor;
   layouts = std::move(outside.layouts);
   bind(loop.getResults(), made.getResults());
-  return success();
+  // What comes after all tokens finds its way again, too.
+  return isStaged ? locateAnew(loop) : success();
 }
 
 LogicalResult GpuLowering::lowerOp(Operation *op) {
