@@ -70,7 +70,10 @@ StepForm::Token StepForm::load(Value number) {
   if (!channels.empty()) {
     q.append(k);
     q.append(v);
-    kernel.storeInputs(channels, q, b.addI(number, b.index(1)));
+    if (kernel.keepsLog())
+      kernel.logInputs(channels, q, at);
+    else
+      kernel.storeInputs(channels, q, b.addI(number, b.index(1)));
   }
   return token;
 }
@@ -132,7 +135,8 @@ void StepForm::build() {
   kernel.awaitOtherCalls();
   if (kernel.problem.q.conv)
     channels = kernel.allChannels();
-  kernel.moveCaches(channels);
+  if (!kernel.keepsLog())
+    kernel.moveCaches(channels);
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
   {
