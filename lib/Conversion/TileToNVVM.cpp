@@ -241,7 +241,8 @@ void GpuLowering::lowerDivision(Operation *op) {
                      : Value(arith::RemUIOp::create(b, x, y));
   // Here, and not where it is needed first: there a load waits for it. Where
   // the state is staged registers are too few to keep it.
-  result = b.opaqueWord(result);
+  if (schedule.getStages() == 1 || bytesOf(stateElement) != 2)
+    result = b.opaqueWord(result);
   scalars.map(op->getResult(0),
               arith::IndexCastUIOp::create(b, b.getIndexType(), result));
 }
@@ -505,8 +506,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   layoutAnchor = outside.anchor;
   layouts = std::move(outside.layouts);
   bind(loop.getResults(), made.getResults());
-  // What comes after all tokens finds its way again, too.
-  return isStaged ? locateAnew(loop) : success();
+  // What comes after all tokens finds its way again, where it is not the
+  // state's usual store, which would wait for indices once more.
+  return isStaged && !narrow ? locateAnew(loop) : success();
 }
 
 LogicalResult GpuLowering::lowerOp(Operation *op) {

@@ -49,6 +49,10 @@ static KernelBuilder::Channels blockChannels(KernelBuilder &kernel) {
   };
   dplr::ShortConvOp conv = kernel.problem.q.conv;
   KernelBuilder::Channels c;
+  if (!isLogged) {
+    c.tokens = of("");
+    c.stride = of("_stride");
+  }
   c.cache = of("_cache");
   c.pitch = of("_cache_pitch");
   c.isFull = conv.getLayout() == dplr::CacheLayout::Full;
@@ -58,11 +62,8 @@ static KernelBuilder::Channels blockChannels(KernelBuilder &kernel) {
   Value before = pick(b.index(0), keyBlocks, firstValue);
   c.first = b.mulI(b.subI(program.block, before), b.index(width));
   c.count = b.minI(b.index(width), b.subI(c.all, c.first));
-  if (!isLogged) {
-    c.tokens = of("");
-    c.stride = of("_stride");
+  if (!isLogged)
     return c;
-  }
   KernelBuilder::ConvolvedRows rows = kernel.loggedInputs();
   Type element = kernel.problem.dtype();
   Value start = pick(rows.start["q"], rows.start["k"], rows.start["v"]);

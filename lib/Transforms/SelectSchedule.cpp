@@ -140,15 +140,11 @@ Choice chooseGpuStep(const Problem &problem) {
   dplr::RecurrenceOp op = problem.recurrence;
   if (op.getLayout() == dplr::Layout::VK) {
     // About 64 state elements a thread keep enough bytes in flight, of narrow
-    // ones in larger blocks; of f32 with one token 32 in more of them.
+    // ones in larger blocks.
     bool isNarrow = !problem.stateType().isF32();
-    bool isBrief = !isNarrow && !op.getAccepted() && !op.getSnapshots();
-    int64_t vTile = std::min<int64_t>(fullValue, isNarrow  ? 64
-                                                 : isBrief ? 16
-                                                           : 32);
+    int64_t vTile = std::min<int64_t>(fullValue, isNarrow ? 64 : 32);
     int64_t elements = llvm::alignTo(problem.keyDim(), 16) * vTile;
-    int64_t warps =
-        llvm::PowerOf2Ceil(llvm::divideCeil(elements, isBrief ? 1024 : 2048));
+    int64_t warps = llvm::PowerOf2Ceil(llvm::divideCeil(elements, 2048));
     return {1, vTile, std::min<int64_t>(warps, isNarrow ? 8 : 4)};
   }
   int64_t vTile = std::min<int64_t>(fullValue, 64);
