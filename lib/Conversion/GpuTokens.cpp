@@ -87,9 +87,22 @@ tile::LoadOp GpuLowering::stagedState() {
   return {};
 }
 
-/// Where `loop` begins with a narrow state: its load.
+/// True if `loop` keeps a state, or rows in the workspace, of every token: then
+/// it is made for several.
+static bool keepsTokens(scf::ForOp loop) {
+  return llvm::any_of(loop.getOps<tile::StoreOp>(), [](tile::StoreOp store) {
+    Value ref = store.getRef();
+    while (auto guard = ref.getDefiningOp<tile::GuardOp>())
+      ref = guard.getRef();
+    return cast<RankedTensorType>(store.getValue().getType()).getRank() == 2 ||
+           ref.getDefiningOp<tile::ViewOp>();
+  });
+}
+
+/// Where `loop` begins with a narrow state, as a rule for one token: its load.
 tile::LoadOp GpuLowering::firstStateOf(scf::ForOp loop) const {
-  if (schedule.getForm() != "step" || loop.getInitArgs().size() != 1)
+  if (schedule.getForm() != "step" || loop.getInitArgs().size() != 1 ||
+      (schedule.getStages() == 1 && keepsTokens(loop)))
     return {};
   auto widened = loop.getInitArgs()[0].getDefiningOp<arith::ExtFOp>();
   return widened ? widened.getIn().getDefiningOp<tile::LoadOp>()
