@@ -102,7 +102,7 @@ static bool keepsTokens(scf::ForOp loop) {
 /// Where `loop` begins with a narrow state, as a rule for one token: its load.
 tile::LoadOp GpuLowering::firstStateOf(scf::ForOp loop) const {
   if (schedule.getForm() != "step" || loop.getInitArgs().size() != 1 ||
-      (schedule.getStages() == 1 && keepsTokens(loop)))
+      keepsTokens(loop))
     return {};
   auto widened = loop.getInitArgs()[0].getDefiningOp<arith::ExtFOp>();
   return widened ? widened.getIn().getDefiningOp<tile::LoadOp>()

@@ -239,9 +239,13 @@ void GpuLowering::lowerDivision(Operation *op) {
   Value result = isa<arith::DivUIOp>(op)
                      ? Value(arith::DivUIOp::create(b, x, y))
                      : Value(arith::RemUIOp::create(b, x, y));
-  // Here, and not where it is needed first: there a load waits for it. Where
-  // the state is staged registers are too few to keep it.
-  if (schedule.getStages() == 1 || bytesOf(stateElement) != 2)
+  // Here, and not where it is needed first: there a load waits for it. Beside a
+  // whole head's state on its way registers are too few to keep it.
+  bool isCrowded =
+      schedule.getStages() > 1 &&
+      llvm::any_of(kernel.getOps<scf::ForOp>(),
+                   [&](scf::ForOp loop) { return firstStateOf(loop); });
+  if (!isCrowded)
     result = b.opaqueWord(result);
   scalars.map(op->getResult(0),
               arith::IndexCastUIOp::create(b, b.getIndexType(), result));
