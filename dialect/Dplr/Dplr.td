@@ -189,7 +189,8 @@ def Dplr_ShortConvOp : Dplr_Op<"short_conv", [AttrSizedOperandSegments,
     each sequence; `w_{W-1}` multiplies the present token. Before a sequence's
     first token stand the inputs kept in its slot of the cache, zeros where
     `sources[n]` is no slot. Afterwards slot `slots[n]` holds the newest inputs, or
-    with snapshots slot `snapshots[t]` those after token t.
+    with snapshots slot `snapshots[t]` those after token t, or with `accepted` those
+    of the first `accepted[n]` tokens.
 
     | layout  | cache                      | entries, oldest first |
     |---------|----------------------------|-----------------------|
@@ -208,7 +209,7 @@ def Dplr_ShortConvOp : Dplr_Op<"short_conv", [AttrSizedOperandSegments,
   let arguments = (ins Dplr_CacheLayoutAttr:$layout, Dplr_Seq3:$input,
     Dplr_Seq3:$weight, Dplr_Cache:$cache, Optional<Dplr_Offsets>:$slots,
     Optional<Dplr_Offsets>:$sources, Optional<Dplr_Offsets>:$snapshots,
-    Optional<Dplr_Offsets>:$offsets);
+    Optional<Dplr_Offsets>:$accepted, Optional<Dplr_Offsets>:$offsets);
   let results = (outs Dplr_Seq3:$result, Dplr_Cache:$after);
   let assemblyFormat = [{
     $layout $input `weight` `(` $weight `:` type($weight) `)`
@@ -216,6 +217,7 @@ def Dplr_ShortConvOp : Dplr_Op<"short_conv", [AttrSizedOperandSegments,
     (`slots` `(` $slots^ `:` type($slots) `)`)?
     (`sources` `(` $sources^ `:` type($sources) `)`)?
     (`snapshots` `(` $snapshots^ `:` type($snapshots) `)`)?
+    (`accepted` `(` $accepted^ `:` type($accepted) `)`)?
     (`offsets` `(` $offsets^ `:` type($offsets) `)`)?
     attr-dict `:` type($input)
   }];

@@ -31,7 +31,8 @@ std::optional<GpuLowering::Shares> GpuLowering::sharesOf(int64_t size,
     int64_t lanes = size / width;
     if (size % width != 0 || lanes > threads)
       continue;
-    int64_t parts = std::min(threads / lanes, count);
+    // What a thread does beside its warp costs less than a branch around it.
+    int64_t parts = lanes < 32 ? 1 : std::min(threads / lanes, count);
     int64_t elements = llvm::divideCeil(count, parts) * width;
     if (best && elements >= least)
       continue;
@@ -239,14 +240,21 @@ void GpuLowering::makeVectors(ArrayRef<Operation *> ops) {
     for (auto &[op, group] : work)
       storeBehind(behind.lookup(op), group);
   };
-  // What needs no branch is one piece of work for every thread. Surplus threads
-  // may read what another has replaced by then.
+  // What needs no branch is one piece of work for every thread, or of the last
+  // part where there are several, which would wait for it. Surplus threads may
+  // read what another has replaced by then.
   Work common;
+  SmallVector<std::pair<Operation *, Shares>> ofLastPart;
+  auto parted = llvm::find_if(
+      *divided, [](const auto &entry) { return entry.first.parts > 1; });
   SmallVector<tile::StoreOp> late;
   memo.clear();
   for (auto &[shares, some] : *divided)
     for (Operation *op : some) {
-      if (shares.parts == 1)
+      if (shares.parts == 1 && parted != divided->end() &&
+          shares.lanes <= parted->first.lanes)
+        ofLastPart.push_back({op, shares});
+      else if (shares.parts == 1)
         common.push_back({op, groupOf(shares, 0)});
       if (shares.parts == 1 && shares.lanes < threads)
         llvm::append_range(late, std::exchange(behind[op], {}));
@@ -262,6 +270,9 @@ void GpuLowering::makeVectors(ArrayRef<Operation *> ops) {
                 Work mine;
                 for (size_t i = part; i < some.size(); i += shares.parts)
                   mine.push_back({some[i], group});
+                if (part + 1 == shares.parts)
+                  for (auto &[op, itsShares] : std::exchange(ofLastPart, {}))
+                    mine.push_back({op, groupOf(itsShares, 0)});
                 make(mine);
                 if (part + 1 == shares.parts)
                   prefetches.clear();

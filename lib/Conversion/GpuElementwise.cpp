@@ -230,6 +230,18 @@ GpuLowering::Values GpuLowering::loadIf(const Access &access, int64_t align,
   return elements;
 }
 
+/// The words of a group as they are in memory.
+GpuLowering::Values GpuLowering::loadWords(tile::LoadOp op,
+                                           const Group &group) {
+  RankedTensorType type = op.getResult().getType();
+  Access at = accessOf(op, type);
+  int64_t bytes = group.width * bytesOf(at.element);
+  return b.loadWordsIf(
+      validityOf(op.getRef(), op.getValid(), type.getShape(), group),
+      globalPointer(at, group, 0), bytesOf(at.element) == 2, bytes / 4,
+      std::min<int64_t>(op.getAlign(), bytes), /*invariant=*/false);
+}
+
 /// A choice between two arguments is a load from each, under opposite
 /// predicates: no pointer, base or stride is a select's.
 GpuLowering::Values GpuLowering::loadIf(tile::LoadOp op, const Group &group,

@@ -182,20 +182,28 @@ GpuEmitter::Values GpuEmitter::loadIf(Value condition, Value pointer,
     Value word = arith::ExtUIOp::create(*this, getI32Type(), bits[0]);
     return {unpack16(word, false, element)};
   }
-  Values result;
   if (size == 2 && align < 4) {
+    Values result;
     for (int64_t i = 0; i < count; ++i)
       result.append(loadIf(condition, bytes(pointer, {}, i * size), element, 1,
                            size, invariant));
     return result;
   }
-  // Pieces of what the alignment allows, words of 32 bits.
-  int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(16, align) / 4);
-  int64_t words = count * size / 4;
   bool isPair = size == 2;
+  return unpack(loadWordsIf(condition, pointer, isPair, count * size / 4, align,
+                            invariant),
+                element);
+}
+
+GpuEmitter::Values GpuEmitter::loadWordsIf(Value condition, Value pointer,
+                                           bool isPair, int64_t count,
+                                           int64_t align, bool invariant) {
+  std::string space = invariant ? "ld.global.nc" : "ld.global";
+  int64_t pieces = std::max<int64_t>(1, std::min<int64_t>(16, align) / 4);
   Type word = isPair ? Type(getI32Type()) : Type(getF32Type());
-  for (int64_t first = 0; first < words; first += pieces) {
-    int64_t n = std::min(pieces, words - first);
+  Values result;
+  for (int64_t first = 0; first < count; first += pieces) {
+    int64_t n = std::min(pieces, count - first);
     std::string text, list, constraints;
     for (int64_t i = 0; i < n; ++i) {
       std::string name = "$" + std::to_string(i);
@@ -209,19 +217,18 @@ GpuEmitter::Values GpuEmitter::loadIf(Value condition, Value pointer,
     text += (n > 1 ? ".v" + std::to_string(n) : std::string()) +
             (isPair ? ".b32 " : ".f32 ") + list + ", [$" + std::to_string(n);
     text += first ? " + " + std::to_string(first * 4) + "];" : "];";
-    Values loaded = assembly(text, constraints + "l,b",
-                             SmallVector<Type>(static_cast<size_t>(n), word),
-                             {pointer, condition});
-    result.append(unpack(loaded, element));
+    result.append(assembly(text, constraints + "l,b",
+                           SmallVector<Type>(static_cast<size_t>(n), word),
+                           {pointer, condition}));
   }
   return result;
 }
 
 Value GpuEmitter::loadScalarIf(Value condition, Value pointer, Type element,
                                Value otherwise) {
+  // Not said to be invariant: ptxas would move it to where it is needed.
   if (!isa<IntegerType>(element)) {
-    Value loaded =
-        loadIf(condition, pointer, element, 1, bytesOf(element), true)[0];
+    Value loaded = loadIf(condition, pointer, element, 1, bytesOf(element))[0];
     return arith::SelectOp::create(*this, condition, loaded, otherwise);
   }
   // Into a wider register a load extends the sign.
@@ -297,13 +304,21 @@ Value GpuEmitter::opaqueThread(Value thread) {
                               UnitAttr());
 }
 
-Value GpuEmitter::opaqueSize(Value size64) {
+/// `value` through an empty piece of assembly.
+static Value hidden(GpuEmitter &b, Value value, StringRef constraint) {
   auto op = LLVM::InlineAsmOp::create(
-      *this, TypeRange{size64.getType()}, ValueRange{size64}, "", "=l,0",
+      b, TypeRange{value.getType()}, ValueRange{value}, "",
+      ("=" + constraint + ",0").str(),
       /*has_side_effects=*/true, /*is_align_stack=*/false,
       LLVM::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr());
   return op.getResult(0);
 }
+
+Value GpuEmitter::opaqueSize(Value size64) {
+  return hidden(*this, size64, "l");
+}
+
+Value GpuEmitter::opaqueWord(Value word) { return hidden(*this, word, "r"); }
 
 GpuEmitter::Values GpuEmitter::ldmatrix(Value pointer, int64_t count,
                                         bool transposed) {

@@ -78,6 +78,12 @@ public:
   /// keep ptxas from issuing what comes after before this has arrived.
   Values loadIf(Value condition, Value pointer, mlir::Type element,
                 int64_t count, int64_t align, bool invariant = false);
+  /// `count` words as they are in memory, in pieces of what `align` allows:
+  /// pairs of 16-bit elements as i32, or f32.
+  Values loadWordsIf(Value condition, Value pointer, bool isPair, int64_t count,
+                     int64_t align, bool invariant);
+  /// The f32 values of words as they are in memory, of 16-bit pairs or f32.
+  Values unpack(mlir::ValueRange words, mlir::Type element);
   /// One element, an integer extended to 64 bits; `otherwise` where the
   /// condition does not hold.
   Value loadScalarIf(Value condition, Value pointer, mlir::Type element,
@@ -96,6 +102,7 @@ public:
   /// thread index ptxas must not know either, so each lane asks itself for it.
   Value opaqueThread(Value thread);
   Value opaqueSize(Value size64);
+  Value opaqueWord(Value word); ///< the same of an i32
   /// Adds x over the lanes that differ in the bits of `laneMask`, in all of
   /// them.
   Value sumLanes(Value x, llvm::ArrayRef<int64_t> laneMasks);
@@ -189,8 +196,6 @@ public:
 private:
   // ptxas fuses multiplications and additions only where it is allowed to.
   mlir::arith::FastMathFlags mathFlags = mlir::arith::FastMathFlags::contract;
-  /// The f32 values of words as they are in memory, of 16-bit pairs or f32.
-  Values unpack(mlir::ValueRange words, mlir::Type element);
   Values assembly(llvm::StringRef text, llvm::StringRef constraints,
                   mlir::TypeRange results, mlir::ValueRange operands);
   void tied(llvm::StringRef text, llvm::MutableArrayRef<Value> sums,

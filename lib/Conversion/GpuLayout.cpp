@@ -1,6 +1,8 @@
 // How tiles are spread over threads.
 #include "GpuLowering.h"
 
+#include "llvm/Support/MathExtras.h"
+
 #include <numeric>
 
 using namespace mlir;
@@ -44,6 +46,8 @@ Layout GpuLowering::stateLanes(int64_t rows, int64_t cols) {
   Layout layout;
   int64_t width = 16 / bytesOf(stateElement);
   int64_t colsPerWarp = std::max<int64_t>(1, cols / warps);
+  if (!stateIsVFirst)
+    colsPerWarp = llvm::alignTo(colsPerWarp, width);
   int64_t rowLanes, colLanes;
   if (stateIsVFirst) {
     rowLanes = 8;
@@ -73,7 +77,7 @@ Layout GpuLowering::stateLanes(int64_t rows, int64_t cols) {
     Group column;
     column.width = stateIsVFirst ? 1 : width;
     column.columnSlot = layout.columnSlots;
-    bool wraps = colsPerWarp % colStep != 0 || cols % warps != 0;
+    bool wraps = colsPerWarp % colStep != 0 || colsPerWarp * warps != cols;
     column.col = wraps ? Coord{b.rem(b.add(firstCol, j * colStep), cols), 0}
                        : Coord{firstCol, j * colStep};
     layout.columns.push_back(column);

@@ -54,6 +54,7 @@ public:
   mlir::LogicalResult run();
 
 private:
+  using Range = std::pair<int64_t, int64_t>; ///< bytes [first, end)
   //===-- Frame (TileToNVVM.cpp)
   //--------------------------------------------===//
   void createKernel();
@@ -67,6 +68,11 @@ private:
                                 mlir::scf::ForOp loop, Value number);
   mlir::LogicalResult lowerFirstHead(llvm::ArrayRef<mlir::Operation *> head,
                                      mlir::scf::ForOp loop);
+  tile::LoadOp stagedState();
+  tile::LoadOp firstStateOf(mlir::scf::ForOp loop) const;
+  mlir::LogicalResult lowerFirstState(tile::LoadOp state,
+                                      llvm::ArrayRef<mlir::Operation *> head,
+                                      mlir::scf::ForOp loop);
   mlir::LogicalResult locateAnew(mlir::scf::ForOp loop);
   mlir::LogicalResult lowerNextHead(llvm::ArrayRef<mlir::Operation *> head,
                                     mlir::scf::ForOp loop, Value number,
@@ -165,7 +171,6 @@ private:
 
   //===-- Hazards between threads (TileToNVVM.cpp)
   //--------------------------===//
-  using Range = std::pair<int64_t, int64_t>; ///< bytes [first, end)
   Range range(Value value, unsigned extra = 0) const;
   /// Call before code that reads and writes these bytes: emits a barrier if
   /// some thread may still write what is read, or use what is overwritten.
@@ -214,6 +219,7 @@ private:
   Values loadPresent(tile::LoadOp op, const Access &access, const Group &group,
                      bool invariant);
   Values loadIf(tile::LoadOp op, const Group &group, bool invariant);
+  Values loadWords(tile::LoadOp op, const Group &group);
   Values loadIf(const Access &access, int64_t align, const Group &group,
                 Value condition, bool invariant);
   template <typename Op> Access accessOf(Op op, mlir::RankedTensorType type);

@@ -73,7 +73,60 @@ LogicalResult GpuLowering::lowerFirstHead(ArrayRef<Operation *> head,
   b.setInsertionPointToStart(branch.thenBlock());
   awaitKernelsAhead();
   waits = false;
-  return lowerHead(head, loop, first);
+  if (failed(lowerHead(head, loop, first)))
+    return failure();
+  lowerPrefetches(); // where no vector was made
+  return success();
+}
+
+/// The load of the state where that is staged in shared memory.
+tile::LoadOp GpuLowering::stagedState() {
+  for (auto load : kernel.getOps<tile::LoadOp>())
+    if (home(load.getResult()) == tile::Home::Staged)
+      return load;
+  return {};
+}
+
+/// True if `loop` keeps a state, or rows in the workspace, of every token: then
+/// it is made for several.
+static bool keepsTokens(scf::ForOp loop) {
+  return llvm::any_of(loop.getOps<tile::StoreOp>(), [](tile::StoreOp store) {
+    Value ref = store.getRef();
+    while (auto guard = ref.getDefiningOp<tile::GuardOp>())
+      ref = guard.getRef();
+    return cast<RankedTensorType>(store.getValue().getType()).getRank() == 2 ||
+           ref.getDefiningOp<tile::ViewOp>();
+  });
+}
+
+/// Where `loop` begins with a narrow state, as a rule for one token: its load.
+tile::LoadOp GpuLowering::firstStateOf(scf::ForOp loop) const {
+  if (schedule.getForm() != "step" || loop.getInitArgs().size() != 1 ||
+      keepsTokens(loop))
+    return {};
+  auto widened = loop.getInitArgs()[0].getDefiningOp<arith::ExtFOp>();
+  return widened ? widened.getIn().getDefiningOp<tile::LoadOp>()
+                 : tile::LoadOp();
+}
+
+/// Asks for the state, then makes the first token's vectors. The state stays
+/// as it is in memory meanwhile: what widens it waits for it.
+LogicalResult GpuLowering::lowerFirstState(tile::LoadOp state,
+                                           ArrayRef<Operation *> head,
+                                           scf::ForOp loop) {
+  ArrayRef<Group> groups =
+      distributed(state.getResult().getType().getShape()).groups;
+  auto words = llvm::map_to_vector(
+      groups, [&](const Group &group) { return loadWords(state, group); });
+  if (failed(lowerFirstHead(head, loop)))
+    return failure();
+  for (auto [group, some] : llvm::zip(groups, words)) {
+    Values here;
+    for (Value word : some)
+      here.push_back(b.opaqueWord(word));
+    remember(state.getResult(), group, b.unpack(here, stateElement));
+  }
+  return success();
 }
 
 /// Where the program is and what it reads, as the ops before `loop` say: found
@@ -93,8 +146,8 @@ LogicalResult GpuLowering::locateAnew(scf::ForOp loop) {
 }
 
 /// Those of the iteration after `number`, if there is one, once all threads are
-/// done with the present ones. What the loop carries leaves its registers
-/// meanwhile: as a rule there is no next token.
+/// done with the present ones. What is staged leaves its registers meanwhile:
+/// as a rule there is no next token.
 LogicalResult GpuLowering::lowerNextHead(ArrayRef<Operation *> head,
                                          scf::ForOp loop, Value number,
                                          Values &carried) {
@@ -108,11 +161,8 @@ LogicalResult GpuLowering::lowerNextHead(ArrayRef<Operation *> head,
   b.setInsertionPointToStart(branch.elseBlock());
   scf::YieldOp::create(b, carried);
   b.setInsertionPointToStart(branch.thenBlock());
-  tile::LoadOp staged =
-      *llvm::find_if(kernel.getOps<tile::LoadOp>(), [&](tile::LoadOp load) {
-        return home(load.getResult()) == tile::Home::Staged;
-      });
-  for (size_t i = 0; i < carried.size(); i += 4)
+  tile::LoadOp staged = stagedState();
+  for (size_t i = 0; staged && i < carried.size(); i += 4)
     b.store(ArrayRef(carried).slice(i, 4), pieceAddress(staged, i / 4),
             b.getF32Type(), 16);
   synchronise();
@@ -125,8 +175,8 @@ LogicalResult GpuLowering::lowerNextHead(ArrayRef<Operation *> head,
   scalars = known;
   thread = knownThread;
   block = knownBlock;
-  Values again;
-  for (size_t i = 0; i < carried.size(); i += 4)
+  Values again = staged ? Values() : carried;
+  for (size_t i = 0; staged && i < carried.size(); i += 4)
     again.append(b.load(pieceAddress(staged, i / 4), b.getF32Type(), 4, 16));
   scf::YieldOp::create(b, again);
   carried.assign(branch.getResults().begin(), branch.getResults().end());

@@ -239,6 +239,14 @@ void GpuLowering::lowerDivision(Operation *op) {
   Value result = isa<arith::DivUIOp>(op)
                      ? Value(arith::DivUIOp::create(b, x, y))
                      : Value(arith::RemUIOp::create(b, x, y));
+  // Here, and not where it is needed first: there a load waits for it. Beside a
+  // whole head's state on its way registers are too few to keep it.
+  bool isCrowded =
+      schedule.getStages() > 1 &&
+      llvm::any_of(kernel.getOps<scf::ForOp>(),
+                   [&](scf::ForOp loop) { return firstStateOf(loop); });
+  if (!isCrowded)
+    result = b.opaqueWord(result);
   scalars.map(op->getResult(0),
               arith::IndexCastUIOp::create(b, b.getIndexType(), result));
 }
@@ -372,15 +380,20 @@ bool GpuLowering::makesShared(scf::ForOp loop) const {
 
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   // A step as a rule has one token. What is staged leaves its registers to the
-  // vectors of the first one, and is loaded behind them, from the L2.
+  // vectors of the first one, and is loaded behind them, from the L2; a narrow
+  // state has room beside them.
   bool isStep = schedule.getForm() == "step";
   bool isStaged =
       isStep && schedule.getStages() > 1 && !loop.getInitArgs().empty();
   // What comes after all tokens keeps nothing in registers beside their state.
   bool isRare = isStep && schedule.getStages() > 1 && !isStaged;
+  tile::LoadOp narrow = firstStateOf(loop);
+  bool isHeadFirst = isStaged || narrow;
   SmallVector<Operation *> head =
-      isStaged ? headOf(loop) : SmallVector<Operation *>();
-  if (isStaged && failed(lowerFirstHead(head, loop)))
+      isHeadFirst ? headOf(loop) : SmallVector<Operation *>();
+  if (narrow && failed(lowerFirstState(narrow, head, loop)))
+    return failure();
+  if (isStaged && !narrow && failed(lowerFirstHead(head, loop)))
     return failure();
   // Distributed values cross the loop as their registers.
   auto registersOf = [&](Value value) {
@@ -394,7 +407,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   for (Value init : loop.getInitArgs())
     initial.append(registersOf(init));
   memo.clear();
-  if (!isStaged)
+  if (!isHeadFirst)
     lowerPrefetches();
   awaitKernelsAhead();
   waits = false;
@@ -483,9 +496,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     for (Value yielded : body->getTerminator()->getOperands())
       next.append(registersOf(yielded));
     // Before another token threads must be done with what they share.
-    if (isStaged && failed(lowerNextHead(head, loop, number, next)))
+    if (isHeadFirst && failed(lowerNextHead(head, loop, number, next)))
       return failure();
-    if (isStep && !isStaged && sharesMemory())
+    if (isStep && !isHeadFirst && sharesMemory())
       b.barrierIf(arith::CmpIOp::create(b, arith::CmpIPredicate::slt,
                                         later(number, 1),
                                         scalars.lookup(loop.getUpperBound())));
@@ -505,7 +518,9 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   layoutAnchor = outside.anchor;
   layouts = std::move(outside.layouts);
   bind(loop.getResults(), made.getResults());
-  return success();
+  // What comes after all tokens finds its way again, where it is not the
+  // state's usual store, which would wait for indices once more.
+  return isStaged && !narrow ? locateAnew(loop) : success();
 }
 
 LogicalResult GpuLowering::lowerOp(Operation *op) {

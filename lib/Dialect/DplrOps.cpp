@@ -108,6 +108,10 @@ LogicalResult ShortConvOp::verify() {
   if ((getSources() || getSnapshots()) && !getSlots())
     return emitOpError()
            << "expected sources and snapshots of a cache only with slots";
+  // short_conv C6
+  if (getAccepted() && (!getSlots() || getSnapshots()))
+    return emitOpError() << "expected accepted of a cache only with slots and "
+                            "without snapshots";
   return success();
 }
 

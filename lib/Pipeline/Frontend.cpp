@@ -163,7 +163,8 @@ Value Frontend::convolved(StringRef name) {
   auto conv = dplr::ShortConvOp::create(
       b, x.getType(), cache.getType(), layout, x,
       args.lookup((name + "_conv").str()), cache, args.lookup("slots"),
-      args.lookup("sources"), args.lookup("snapshots"), args.lookup("offsets"));
+      args.lookup("sources"), args.lookup("snapshots"), args.lookup("accepted"),
+      args.lookup("offsets"));
   caches.push_back(conv.getAfter());
   return conv.getResult();
 }

@@ -1,6 +1,7 @@
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Pool.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace kdac::reference {
@@ -52,15 +53,18 @@ struct Owner {
 /// By slot; -1: nobody changes it.
 std::vector<Owner> ownersOf(const Case &c, int64_t slots) {
   std::vector<Owner> owners(static_cast<size_t>(slots));
-  bool stopped = c.find("status") && expectedStatus(c) >= 0;
+  bool stopped = (c.find("status") && expectedStatus(c) >= 0) ||
+                 (c.spec().variant.log && !c.commits());
   for (int64_t n = 0; n < c.sequences() && !stopped; ++n) {
     if (!isOwned(c, n, c.slots()))
       continue;
-    int64_t end = c.offsets()[n + 1];
+    int64_t begin = c.offsets()[n], end = c.offsets()[n + 1];
+    if (c.commits())
+      end = std::clamp(begin + c.accepted()[n], begin, end);
     if (c.snapshots().empty())
       owners[slotOf(c, n, c.slots())] = {n, end};
     else
-      for (int64_t t = c.offsets()[n]; t < end; ++t)
+      for (int64_t t = begin; t < end; ++t)
         if (c.isSlot(c.snapshots()[t]))
           owners[c.snapshots()[t]] = {n, t + 1};
   }

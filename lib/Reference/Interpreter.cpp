@@ -297,8 +297,11 @@ LogicalResult Interpreter::visit(dplr::ShortConvOp op) {
       }
   };
   std::vector<int64_t> snapshots = indices(op.getSnapshots());
+  std::vector<int64_t> accepted = indices(op.getAccepted());
   for (int64_t n = 0; n < count; ++n) {
     int64_t length = conv.offsets[n + 1] - conv.offsets[n];
+    if (!accepted.empty())
+      length = std::clamp<int64_t>(accepted[n], 0, length);
     if (snapshots.empty())
       put(owned[n], n, length);
     for (int64_t t = 0; !snapshots.empty() && isSlot(owned[n]) && t < length;

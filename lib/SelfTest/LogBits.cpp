@@ -1,5 +1,7 @@
 #include "LogBits.h"
 
+#include "kdac/Reference/Cache.h"
+
 namespace kdac::selftest {
 
 namespace {
@@ -30,8 +32,10 @@ void copyToken(const Case &source, int64_t t, Case &target) {
     bool isIndex = buffer.dtype() == DType::I32 || buffer.dtype() == DType::I64;
     if (buffer.kind() != ArgKind::Input || buffer.name() == "h0" || isIndex)
       continue;
-    bool hasTokens = other.layout().tokens == source.tokens() &&
-                     buffer.name() != "A_log" && buffer.name() != "dt_bias";
+    bool isParameter = buffer.name() == "A_log" || buffer.name() == "dt_bias" ||
+                       buffer.name() == "norm_weight" ||
+                       buffer.name().substr(1) == "_conv";
+    bool hasTokens = other.layout().tokens == source.tokens() && !isParameter;
     for (int64_t n = 0; n < (hasTokens ? sequences : other.layout().tokens);
          ++n)
       for (int64_t head = 0; head < other.layout().heads; ++head)
@@ -59,6 +63,24 @@ bool statesDiffer(const Case &from, const Buffer &states, int64_t n, Case &to,
   return differs;
 }
 
+/// The same of what the caches of the convolutions hold in slot `slot`.
+bool cachesDiffer(const Case &from, int64_t slot, Case &to, bool copies) {
+  bool differs = false;
+  for (Buffer &other : to.buffers()) {
+    if (!reference::isCache(other.name()))
+      continue;
+    const Buffer &buffer = *from.find(other.name());
+    for (int64_t head = 0; head < other.layout().heads; ++head)
+      for (int64_t i = 0; i < other.layout().width; ++i) {
+        double x = buffer.get(slot, head, i);
+        differs |= !(x == other.get(slot, head, i));
+        if (copies)
+          other.set(slot, head, i, x);
+      }
+  }
+  return differs;
+}
+
 } // namespace
 
 StatusOr<std::string>
@@ -68,14 +90,17 @@ differenceOfCommits(Kernel &kernel, const Variant &variant, uint64_t seed) {
     spec.accepted = {first, draftTokens - first};
     Case draft = reference::makeCase(spec);
     Case single = reference::makeCase(specOf(variant, 1, seed));
-    for (int64_t n = 0; n < sequences; ++n)
+    for (int64_t n = 0; n < sequences; ++n) {
       statesDiffer(draft, *draft.poolBefore(), n, single, /*copies=*/true);
+      cachesDiffer(draft, draft.slots()[n], single, /*copies=*/true);
+    }
     if (Status s = kernel.run(draft); !s.ok())
       return s;
     for (int64_t t = 0; t <= draftTokens; ++t) {
       for (int64_t n = 0; n < sequences; ++n)
         if (t == spec.accepted[static_cast<size_t>(n)] &&
-            statesDiffer(draft, *draft.find("h0"), n, single, false))
+            (statesDiffer(draft, *draft.find("h0"), n, single, false) ||
+             cachesDiffer(draft, draft.slots()[n], single, false)))
           return "a commit of " + std::to_string(t) +
                  " tokens is not the state of token-by-token decoding";
       if (t == draftTokens)

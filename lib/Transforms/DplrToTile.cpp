@@ -137,7 +137,7 @@ LogicalResult lower(func::FuncOp function) {
   buildBeside(function, *problem, tile::kOutputNormAttr, "_norm",
               buildOutputNorm);
   buildBeside(function, *problem, tile::kKeyCachesAttr, "_caches",
-              buildKeyCaches);
+              kernel.keepsLog() ? buildLoggedCaches : buildKeyCaches);
   if (problem->recurrence.getSlots())
     buildSlotCheck(kernel);
   function.erase();

@@ -271,9 +271,18 @@ static dplr::LogDecayOp mappedGate(const Problem &problem) {
 void KernelBuilder::loadGateParameters() {
   if (!mappedGate(problem))
     return;
-  // exp(A_log), kept finite so that it never meets a zero as inf * 0.
-  Value rateLog = tile::LoadScalarOp::create(b, b.getF32Type(), arg("A_log"),
-                                             valueHead, b.f32(0));
+  // exp(A_log), kept finite so that it never meets a zero as inf * 0. A GPU's
+  // step loads it beside the logits, so that no logit's load waits for it.
+  Value rateLog;
+  if (schedule.getForm() == "step" && schedule.getTarget() != "host") {
+    int64_t width = problem.decayRank() == 3 ? keyTile : 1;
+    rateLog =
+        tile::LoadOp::create(b, b.tileType({width}), arg("A_log"), valueHead,
+                             b.index(0), ValueRange{b.index(width)}, 4, false);
+  } else {
+    rateLog = tile::LoadScalarOp::create(b, b.getF32Type(), arg("A_log"),
+                                         valueHead, b.f32(0));
+  }
   gateRate = b.exp2(b.min(b.mul(rateLog, kLog2E), 126.0));
   if (problem.decayRank() != 3) {
     gateBias = tile::LoadScalarOp::create(b, b.getF32Type(), arg("dt_bias"),
@@ -293,7 +302,8 @@ Value KernelBuilder::mapGate(Value logits) {
     return b.max(b.mul(logits, kLog2E), kLogDecayFloor);
   Value rate = gateRate, bias = gateBias;
   if (auto type = dyn_cast<RankedTensorType>(logits.getType())) {
-    rate = b.splat(rate, type.getShape());
+    if (!isa<RankedTensorType>(rate.getType()))
+      rate = b.splat(rate, type.getShape());
     if (problem.decayRank() != 3)
       bias = b.splat(bias, type.getShape());
     else if (type.getRank() == 2)
@@ -470,8 +480,9 @@ void KernelBuilder::prefetchState() {
   if (schedule.getTarget() == "host")
     return;
   if (schedule.getStages() > 1) {
-    // Behind a convolution; what a norm alone loads first is no wait.
-    if (problem.q.conv)
+    // Behind a convolution; what a norm alone loads first is no wait, and a
+    // narrow state is loaded before it.
+    if (problem.q.conv && problem.stateType().isF32())
       tile::PrefetchOp::create(b, arg("h0"), stateAccess(source).base,
                                problem.keyDim() * problem.valueDim());
     return;

@@ -46,7 +46,8 @@ public:
     Value first, count; ///< of the channels, among `all` of a token
     Value all;
     int64_t tileWidth, taps;
-    bool isFull; ///< layout of the cache
+    bool isFull;      ///< layout of the cache
+    std::string name; ///< q, k or v, where it is one of them
     /// Entries of the cache, and of those in use the first.
     int64_t entries() const { return isFull ? taps : taps - 1; }
   };
@@ -96,6 +97,14 @@ public:
   void awaitOtherCalls();
   void storeState(Value state);
 
+  /// Where rows of q, k and v lie in the workspace: one row a token, q, then k,
+  /// then v, each from a multiple of 16 bytes on.
+  struct ConvolvedRows {
+    Value ref, stride;            ///< elements from one token to the next
+    Value after;                  ///< bytes before the first row, or null: none
+    llvm::StringMap<Value> start; ///< of q, k and v in a row
+  };
+
   //===-- Log.cpp
   //-----------------------------------------------------------===//
   /// What one token does to a state, vectors of K and of the slice of V:
@@ -113,6 +122,12 @@ public:
   }
   void storeLog(const Update &update, Value token);
   Update loadLog(Value token);
+  /// Where a log with convolutions keeps what they saw of every token: rows as
+  /// those of convolvedRows(), behind its own.
+  ConvolvedRows loggedInputs();
+  /// Puts a token's inputs there: the last of what each channel's taps saw.
+  void logInputs(llvm::ArrayRef<Channels> channels,
+                 llvm::ArrayRef<Value> inputs, Value token);
   /// Tokens of the sequence that are committed.
   Value committedTokens();
   /// Bytes of the log, as an expression of the call's sizes.
@@ -151,13 +166,8 @@ public:
   Value loadNormWeight();
   Value openGate(Value gate);
 
-  /// Where convolved rows lie in the workspace: one row a token, q, then k,
-  /// then v, each from a multiple of 16 bytes on.
-  struct ConvolvedRows {
-    Value ref, stride;            ///< elements from one token to the next
-    llvm::StringMap<Value> start; ///< of q, k and v in a row
-  };
-  ConvolvedRows convolvedRows();
+  /// From `after` bytes of the workspace on; null: from the first.
+  ConvolvedRows convolvedRows(Value after = {});
   /// Bytes of those rows, as an expression of the call's sizes.
   std::string convolvedBytes() const;
 
@@ -286,6 +296,9 @@ void buildOutputNorm(KernelBuilder &kernel);
 /// The kernel after a step whose value heads share key heads: brings the caches
 /// of q and k, which all their programs have read, to the end of the sequence.
 void buildKeyCaches(KernelBuilder &kernel);
+/// The kernel beside a commit: brings all caches to the end of what is
+/// committed, from the inputs in the log.
+void buildLoggedCaches(KernelBuilder &kernel);
 
 } // namespace kdac
 

@@ -11,6 +11,7 @@ KernelBuilder::Channels KernelBuilder::channelsOf(StringRef name,
   bool isValue = name == "v";
   dplr::ShortConvOp conv = source.conv;
   Channels c;
+  c.name = name.str();
   c.tokens = arg(name);
   c.stride = arg((name + "_stride").str());
   c.weight = arg((name + "_conv").str());

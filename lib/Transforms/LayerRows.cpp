@@ -88,7 +88,7 @@ std::string KernelBuilder::convolvedBytes() const {
          ") * " + std::to_string(pad);
 }
 
-KernelBuilder::ConvolvedRows KernelBuilder::convolvedRows() {
+KernelBuilder::ConvolvedRows KernelBuilder::convolvedRows(Value after) {
   auto padded = [&](StringRef heads, int64_t width) {
     Value channels = b.mulI(arg(heads), b.index(width));
     return b.mulI(ceilDiv(b, channels, kPad), b.index(kPad));
@@ -96,9 +96,10 @@ KernelBuilder::ConvolvedRows KernelBuilder::convolvedRows() {
   Value keys = padded("H", problem.keyDim());
   Value values = padded("HV", problem.valueDim());
   ConvolvedRows rows;
+  rows.after = after;
   rows.ref = tile::ViewOp::create(
       b, tile::RefType::get(b.getContext(), problem.dtype()), arg("workspace"),
-      0, Value());
+      0, after);
   rows.start["q"] = b.index(0);
   rows.start["k"] = keys;
   rows.start["v"] = b.addI(keys, keys);

@@ -41,7 +41,8 @@ KernelBuilder::LogRow KernelBuilder::logRow(Value token) {
 
 std::string KernelBuilder::logBytes() const {
   LogRow row = const_cast<KernelBuilder *>(this)->logRow({});
-  return "tokens * HV * " + std::to_string(row.size * 4);
+  std::string bytes = "tokens * HV * " + std::to_string(row.size * 4);
+  return problem.q.conv ? bytes + " + " + convolvedBytes() : bytes;
 }
 
 /// Bytes that a section's vectors are aligned to in every row.
@@ -126,6 +127,31 @@ Value KernelBuilder::written(const Update &update, Value decayed) {
   if (!update.a)
     return next;
   return b.fma(b.rowFactor(update.a, next), b.colFactor(update.c, next), next);
+}
+
+KernelBuilder::ConvolvedRows KernelBuilder::loggedInputs() {
+  int64_t row = logRow({}).size * 4;
+  return convolvedRows(b.mulI(b.mulI(tokenLimit, arg("HV")), b.index(row)));
+}
+
+void KernelBuilder::logInputs(ArrayRef<Channels> channels,
+                              ArrayRef<Value> inputs, Value token) {
+  ConvolvedRows rows = loggedInputs();
+  // Of the programs that share a key head the first keeps its inputs.
+  Value isFirst = arith::CmpIOp::create(
+      b, arith::CmpIPredicate::eq,
+      b.remI(valueHead, b.divI(arg("HV"), arg("H"))), b.index(0));
+  Value keepsKey = arith::AndIOp::create(b, logGuard, isFirst);
+  for (const Channels &c : channels) {
+    Value input = inputs[c.taps - 1];
+    inputs = inputs.drop_front(c.taps);
+    Value at =
+        b.addI(b.addI(b.mulI(token, rows.stride), rows.start[c.name]), c.first);
+    tile::StoreOp::create(
+        b, b.round(input, problem.dtype()),
+        guarded(rows.ref, c.name == "v" ? logGuard : keepsKey), at, b.index(1),
+        ValueRange{c.count}, tile::bytesOf(problem.dtype()), false);
+  }
 }
 
 Value KernelBuilder::committedTokens() {

@@ -18,7 +18,7 @@ private:
   struct Token {
     Value number;
     Value q, k, v, a, b;     ///< vectors in f32, keys as loaded
-    Value decay, beta, open; ///< of the state; of the write; of the output
+    Value decay, beta, open; ///< of the state; of the write, [1]; of the output
   };
   Token load(Value number);
   Value normalised(Value x, const MappedOperand &source, Value factor);
@@ -48,9 +48,14 @@ StepForm::Token StepForm::load(Value number) {
   SmallVector<Value> q, k, v, others; // what taps saw
   token.k = b.once(kernel.loadConvolved("k", problem.k, at, k));
   token.q = b.once(kernel.loadConvolved("q", problem.q, at, q));
-  if (Value decay = kernel.logDecay(kernel.loadGate(at, 0, {}), 0, {})) {
+  // One decay a head is a vector of one element: a scalar's load, as that of
+  // beta, would wait behind the vectors' barrier.
+  bool isPerHead = problem.decayRank() == 2;
+  Value gate = isPerHead ? kernel.loadGate(at, 1, b.index(1))
+                         : kernel.loadGate(at, 0, {});
+  if (Value decay = kernel.logDecay(gate, 0, {})) {
     token.decay = b.exp2(decay);
-    if (problem.decayRank() == 3)
+    if (problem.decayRank() > 1)
       token.decay = b.once(token.decay);
   }
   token.v = b.once(kernel.loadConvolved("v", problem.v, at, v));
@@ -59,11 +64,16 @@ StepForm::Token StepForm::load(Value number) {
     token.b = b.once(kernel.loadConvolved("b", problem.eraseB, at, others));
   }
   token.open = kernel.loadOutputGate(at);
-  token.beta = kernel.loadBeta(at, 0, {});
+  token.beta = kernel.loadBeta(at, 1, b.index(1));
+  if (token.beta)
+    token.beta = b.once(token.beta);
   if (!channels.empty()) {
     q.append(k);
     q.append(v);
-    kernel.storeInputs(channels, q, b.addI(number, b.index(1)));
+    if (kernel.keepsLog())
+      kernel.logInputs(channels, q, at);
+    else
+      kernel.storeInputs(channels, q, b.addI(number, b.index(1)));
   }
   return token;
 }
@@ -89,7 +99,8 @@ void StepForm::complete(KernelBuilder::Update &update, const Token &token,
   if (problem.recurrence.getDelta())
     update.w = b.sub(update.w, read(decayed, update.k));
   if (token.beta)
-    update.w = b.mul(update.w, b.splat(token.beta, {kernel.valueTile}));
+    update.w =
+        b.mul(update.w, b.splat(b.row(token.beta, 0), {kernel.valueTile}));
   if (!problem.eraseA)
     return;
   update.a = normalised(token.a, problem.eraseA, {});
@@ -100,6 +111,8 @@ Value StepForm::body(Value number, Value state) {
   Token token = load(number);
   KernelBuilder::Update update;
   update.decay = token.decay;
+  if (kernel.problem.decayRank() == 2)
+    update.decay = b.row(token.decay, 0);
   Value decayed = kernel.decayed(update, state);
   complete(update, token, state, decayed);
   Value next = kernel.written(update, decayed);
@@ -122,7 +135,8 @@ void StepForm::build() {
   kernel.awaitOtherCalls();
   if (kernel.problem.q.conv)
     channels = kernel.allChannels();
-  kernel.moveCaches(channels);
+  if (!kernel.keepsLog())
+    kernel.moveCaches(channels);
   auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
                                  ValueRange{initial});
   {

@@ -44,7 +44,7 @@ private:
   void placeOp(Operation *op);
   tile::PlaceAttr shared(ArrayRef<int64_t> shape, Type element, int64_t first,
                          int64_t last, int64_t stages = 1);
-  tile::PlaceAttr staged(RankedTensorType type);
+  tile::PlaceAttr staged(tile::LoadOp load);
   void assignOffsets();
 
   func::FuncOp kernel;
@@ -191,9 +191,18 @@ tile::PlaceAttr Placer::shared(ArrayRef<int64_t> shape, Type element,
                               buffers.size() - 1, pitch, stages, 0);
 }
 
-tile::PlaceAttr Placer::staged(RankedTensorType type) {
-  // Room for f32 elements, which the loop may put there between tokens.
-  buffers.push_back({type.getNumElements() * 4, 0, 0});
+tile::PlaceAttr Placer::staged(tile::LoadOp load) {
+  // Room for f32 elements, which the loop may put there between tokens. A warp
+  // takes columns in whole steps of its lanes (GpuLayout.cpp) and keeps those
+  // beyond its share as well.
+  RankedTensorType type = load.getResult().getType();
+  int64_t warps = schedule.getWarps();
+  int64_t share = std::max<int64_t>(1, type.getDimSize(1) / warps);
+  int64_t step = load.getTransposed() ? 8 : llvm::bit_floor<uint64_t>(share);
+  int64_t columns =
+      std::max(type.getDimSize(1),
+               warps * static_cast<int64_t>(llvm::alignTo(share, step)));
+  buffers.push_back({type.getDimSize(0) * columns * 4, 0, 0});
   return tile::PlaceAttr::get(kernel.getContext(), Home::Staged,
                               buffers.size() - 1, 0, 1, 0);
 }
@@ -214,7 +223,7 @@ void Placer::placeOp(Operation *op) {
     auto type = cast<RankedTensorType>(result.getType());
     auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
     if (home == Home::Staged) {
-      places.push_back(staged(type));
+      places.push_back(staged(cast<tile::LoadOp>(op)));
       continue;
     }
     if (home != Home::Shared)

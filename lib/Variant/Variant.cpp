@@ -116,9 +116,6 @@ std::optional<std::string> checkPool(const Variant &v) {
            "slots i32 or i64";
   if (v.log && v.snapshots)
     return "a log and snapshots are two ways back; use one of them";
-  if (v.log && v.conv)
-    return "a log is not supported with a convolution, whose cache it lacks; "
-           "use snapshots";
   if (v.snapshots && v.form != Form::Step)
     return "snapshots are not supported in form chunk; use form step";
   return std::nullopt;

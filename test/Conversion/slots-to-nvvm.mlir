@@ -12,7 +12,7 @@
 // CHECK: %[[GIVEN:.*]] = arith.cmpi ne
 // CHECK: %[[READS:.*]] = arith.andi %[[LIVE]], %[[GIVEN]]
 // CHECK: %[[AT:.*]] = llvm.getelementptr %[[X]]
-// CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, 0; @$2 ld.global.nc.f32 $0, [$1];", "=&f,l,b" %[[AT]], %[[READS]]
+// CHECK: llvm.inline_asm has_side_effects "mov.b32 $0, 0; @$2 ld.global.f32 $0, [$1];", "=&f,l,b" %[[AT]], %[[READS]]
 // CHECK: arith.select %[[READS]]
 func.func @guarded(%x: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
     attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {

@@ -99,6 +99,61 @@ func.func @staged(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %n: index)
 
 // -----
 
+#narrow = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
+                         v_tile = 32, warps = 1, stages = 1, operand = f32,
+                         gram = f32>
+
+// A narrow state is asked for first and widened behind the loads of the first
+// token's vector: what widens it waits for it. The next token's vectors are made
+// at the end of the loop. Of a vector of one element no part has a branch.
+// CHECK-LABEL: llvm.func @narrow(
+// CHECK-COUNT-8: ld.global.v4.b32
+// CHECK-NOT: constant -65536
+// CHECK: scf.if
+// CHECK: "griddepcontrol.wait;"
+// CHECK-NOT: constant -65536
+// CHECK: ld.global.nc.v2.f32
+// CHECK-NOT: scf.if
+// CHECK: "mov.b32 $0, 0; @$2 ld.global.nc.f32 $0, [$1];"
+// CHECK: llvm.store
+// CHECK: } else {
+// CHECK: llvm.inline_asm has_side_effects "", "=r,0"
+// CHECK: constant -65536
+// CHECK: scf.for
+// CHECK: scf.if
+// CHECK: ld.global.nc.v2.f32
+// CHECK: scf.yield
+func.func @narrow(%h: !tile.ref<bf16>, %a: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #narrow, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %hn = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : !tile.ref<bf16> -> tensor<64x32xbf16>
+  %h0 = arith.extf %hn : tensor<64x32xbf16> to tensor<64x32xf32>
+  tile.await_launch
+  tile.start_next
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<64x32xf32>) {
+    %x = tile.load %a[%i] stride %c1 valid [%c64] align 16 : !tile.ref<f32> -> tensor<64xf32>
+    %x1 = tile.once %x : tensor<64xf32>
+    %y = tile.load %a[%c64] stride %c1 valid [%c1] align 4 : !tile.ref<f32> -> tensor<1xf32>
+    %y1 = tile.once %y : tensor<1xf32>
+    %rows = tile.broadcast %x1 along 0 : tensor<64xf32> -> tensor<64x32xf32>
+    %scaled = arith.mulf %s, %rows : tensor<64x32xf32>
+    %factor = tile.row %y1[0] : tensor<1xf32> -> f32
+    %factors = tile.splat %factor : f32 -> tensor<64x32xf32>
+    %next = arith.mulf %scaled, %factors : tensor<64x32xf32>
+    scf.yield %next : tensor<64x32xf32>
+  }
+  %out = arith.truncf %ht : tensor<64x32xf32> to tensor<64x32xbf16>
+  tile.store %out, %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : tensor<64x32xbf16>, !tile.ref<bf16>
+  return
+}
+
+// -----
+
 #b = #tile.schedule<target = "sm_80", form = "step", chunk = 1, leaf = 1,
                     v_tile = 32, warps = 2, stages = 1, operand = f32, gram = f32>
 

@@ -281,6 +281,15 @@ func.func @short_conv_c5(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: ten
 
 // -----
 
+func.func @short_conv_c6(%x: tensor<?x?x64xf32>, %w: tensor<?x64x4xf32>, %c: tensor<?x?x64x4xf32>, %i: tensor<?xi32>) {
+  // expected-error @below {{expected accepted of a cache only with slots and without snapshots}}
+  %y, %a = dplr.short_conv <full> %x weight(%w : tensor<?x64x4xf32>)
+      cache(%c : tensor<?x?x64x4xf32>) accepted(%i : tensor<?xi32>) : tensor<?x?x64xf32>
+  return
+}
+
+// -----
+
 func.func @gated_rmsnorm_c1(%x: tensor<?x?x64xf32>, %w: tensor<64xf32>) {
   // expected-error @below {{expected a finite norm epsilon of at least 0, but got -1.000000e+00}}
   %y = dplr.gated_rmsnorm <silu> %x gate(%x) weight(%w : tensor<64xf32>) eps -1.0

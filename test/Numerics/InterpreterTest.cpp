@@ -204,6 +204,14 @@ TEST(Interpreter, ConvolvesAndKeepsInputs) {
         cache(%c : tensor<?x2x?x1xf32>) slots(%slots : tensor<?xi32>)
         snapshots(%to : tensor<?xi32>) : tensor<?x1x1xf32>
       return %after : tensor<?x2x?x1xf32>
+    }
+    func.func @accepted(%x: tensor<?x1x1xf32>, %w: tensor<?x1x3xf32>,
+        %c: tensor<?x2x?x1xf32>, %slots: tensor<?xi32>, %count: tensor<?xi32>)
+        -> tensor<?x2x?x1xf32> {
+      %y, %after = dplr.short_conv <history> %x weight(%w : tensor<?x1x3xf32>)
+        cache(%c : tensor<?x2x?x1xf32>) slots(%slots : tensor<?xi32>)
+        accepted(%count : tensor<?xi32>) : tensor<?x1x1xf32>
+      return %after : tensor<?x2x?x1xf32>
     })",
                                             &context);
   ASSERT_TRUE(module);
@@ -227,6 +235,20 @@ TEST(Interpreter, ConvolvesAndKeepsInputs) {
                        {to, {2}}});
   ASSERT_TRUE(succeeded(got));
   EXPECT_EQ((*got)[0].data, (std::vector<double>{1, 2, 8, 1}));
+  // Of two tokens one is accepted; a count beyond either end is clamped.
+  for (auto [count, wanted] : {std::pair(1, std::vector<double>{8, 1, 7, 7}),
+                               std::pair(-1, std::vector<double>{4, 8, 7, 7}),
+                               std::pair(5, std::vector<double>{1, 2, 7, 7})}) {
+    int32_t accepted[] = {count};
+    got = interpretDplr(module->lookupSymbol<func::FuncOp>("accepted"),
+                        {{x, {2, 1, 1}},
+                         {w, {1, 1, 3}},
+                         {history, {2, 2, 1, 1}},
+                         {own, {1}},
+                         {accepted, {1}}});
+    ASSERT_TRUE(succeeded(got));
+    EXPECT_EQ((*got)[0].data, wanted);
+  }
   int32_t one[] = {1};
   got = interpretDplr(
       module->lookupSymbol<func::FuncOp>("history"),

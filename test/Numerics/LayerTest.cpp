@@ -44,9 +44,16 @@ std::vector<Variant> variants() {
   snapshots.snapshots = true;
   Variant snapshotsHistory = layerVariant(3, history, OutputNorm::None);
   snapshotsHistory.snapshots = true;
+  Variant log = layerVariant(4, full, OutputNorm::Sigmoid);
+  log.log = true;
+  Variant logHistory = layerVariant(2, history, OutputNorm::None, DType::I64);
+  logHistory.log = true;
+  logHistory.stateDtype = DType::BF16;
   std::vector<Variant> all = {
       snapshots,
       snapshotsHistory,
+      log,
+      logHistory,
       layerVariant(4, full, OutputNorm::Sigmoid),
       layerVariant(4, history, OutputNorm::None),
       layerVariant(0, full, OutputNorm::Silu),

@@ -135,12 +135,16 @@ TEST_P(PoolTest, RandomSlotsInPlaceAndBeside) {
     }
 }
 
+// STA-6: every variant takes what every other takes.
 TEST_P(PoolTest, PitchesAndPackedSequences) {
   CaseSpec spec = specOf(variant);
   spec.headGap = 24;
   spec.slotGap = 1;
   spec.lengths = {2, 0, 5, 1, 0, 8};
   spec.trailing = 2;
+  expectCorrect(spec);
+  spec.lengths = {63};
+  spec.heads = spec.valueHeads = 1;
   expectCorrect(spec);
 }
 

@@ -184,6 +184,7 @@ TEST_P(PropertiesTest, StridedTokensEqualContiguousOnes) {
   expectSameOutputs(contiguous, strided, name);
 }
 
+// pitfalls.md STA-5, to the last bit, as the next test and DenseEqualsPacked.
 TEST_P(PropertiesTest, AbsentInitialStateIsZero) {
   CaseSpec spec = specOf(variant);
   spec.lengths = {70, 0, 1};
@@ -206,6 +207,26 @@ TEST_P(PropertiesTest, AbsentFinalStateChangesNoOutput) {
   runOrFail(with);
   runOrFail(without);
   expectSameRows(*with.find("out"), 0, *without.find("out"), 0, 40, name);
+}
+
+// STA-7: no call keeps anything where another one writes.
+TEST_P(PropertiesTest, CallsKeepToTheirOwnBuffers) {
+  CaseSpec spec = specOf(variant);
+  spec.tokens = 40;
+  Case first = makeCase(spec);
+  runOrFail(first);
+  spec.seed += 1;
+  Case second = makeCase(spec), again = makeCase(spec);
+  std::vector<std::byte> kept(static_cast<size_t>(first.find("out")->bytes()));
+  std::memcpy(kept.data(), first.find("out")->data(), kept.size());
+  runOrFail(second);
+  EXPECT_EQ(std::memcmp(kept.data(), first.find("out")->data(), kept.size()), 0)
+      << name;
+  runOrFail(first);
+  runOrFail(again);
+  EXPECT_EQ(std::memcmp(kept.data(), first.find("out")->data(), kept.size()), 0)
+      << name;
+  expectSameOutputs(second, again, name);
 }
 
 // Causality to the last bit: whatever comes later, even where it is enormous.

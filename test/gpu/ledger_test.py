@@ -1,4 +1,4 @@
-"""Tests of python/ledger.py and python/bench_fla.py; no GPU, no torch."""
+"""Tests of python/ledger.py, bench_fla.py and bench_parts.py; no GPU, no torch."""
 
 import contextlib
 import io
@@ -12,6 +12,7 @@ import unittest
 sys.path.insert(0, os.path.join(os.path.dirname(__file__), "..", "..",
                                 "python"))
 import bench_fla  # noqa: E402
+import bench_parts  # noqa: E402
 import ledger  # noqa: E402
 
 
@@ -237,6 +238,17 @@ class BenchFlaTest(unittest.TestCase):
             code = bench_fla.main(["--dry-run", "--gates", "bounded,softplus"])
         self.assertEqual(code, 0)
         self.assertEqual(len(text.getvalue().splitlines()), 4)
+
+    def test_parts_are_of_one_token_and_as_many_heads(self):
+        text = io.StringIO()
+        with contextlib.redirect_stdout(text):
+            code = bench_parts.main(["--dry-run", "--shapes", "step:2:1:3"])
+        self.assertEqual(code, 0)
+        self.assertEqual(json.loads(text.getvalue()),
+                         {"N": 2, "H": 3, "parts": list(bench_parts.PARTS)})
+        for shape in ("chunk:1:64:2", "step:1:2:2", "step:1:1:2:4"):
+            with self.assertRaises(SystemExit):
+                bench_parts.main(["--dry-run", "--shapes", shape])
 
 
 if __name__ == "__main__":

@@ -40,22 +40,33 @@ static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
       .str();
 }
 
-/// Every launch of the program, in order.
-static std::optional<std::string> runOnHost(const HostProgram &program,
-                                            reference::Case &c) {
-  const PackVariant &variant = program.variant;
-  StatusOr<int64_t> bytes = workspaceBytes(variant, c.argv());
-  if (!bytes.ok())
-    return bytes.status().message();
-  c.provideWorkspace(*bytes);
-  StatusOr<std::vector<int64_t>> grids =
-      gridsOf(variant, Processors(), c.argv());
+/// Every launch of one call, in order.
+static std::optional<std::string> callOnHost(const HostProgram &program,
+                                             reference::Case &c) {
+  StatusOr<std::vector<int64_t>> grids = 
+      gridsOf(program.variant, Processors(), c.argv());
   if (!grids.ok())
     return grids.status().message();
   for (auto [grid, kernel] : zip(*grids, program.kernels))
     if (!runOnHost(kernel.entry, c.argv(), grid, kernel.scratchBytes))
       return "no memory for scratch";
   return std::nullopt;
+}
+
+/// The call, and with a log the one that commits.
+static std::optional<std::string> runOnHost(const HostProgram &program,
+                                            reference::Case &c) {
+  StatusOr<int64_t> bytes = workspaceBytes(program.variant, c.argv());
+  if (!bytes.ok())
+    return bytes.status().message();
+  c.provideWorkspace(*bytes);
+  std::optional<std::string> problem = callOnHost(program, c);
+  if (problem || !c.commits())
+    return problem;
+  c.commit(true);
+  problem = callOnHost(program, c);
+  c.commit(false);
+  return problem;
 }
 
 Expected<reference::CheckResult> checkOnHost(const CompileJob &job,
