@@ -96,6 +96,8 @@ public:
   /// thread index ptxas must not know either, so each lane asks itself for it.
   Value opaqueThread(Value thread);
   Value opaqueSize(Value size64);
+  /// The x of the lane whose number differs in these bits.
+  Value shuffleXor(Value x, int64_t mask);
   /// Adds x over the lanes that differ in the bits of `laneMask`, in all of
   /// them.
   Value sumLanes(Value x, llvm::ArrayRef<int64_t> laneMasks);
