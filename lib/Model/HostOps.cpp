@@ -30,6 +30,9 @@ Status HostOps::prepare(const PackReader &pack) {
     if (Status s = allocate(convolved, config.kdaWidth(), 3); !s.ok())
       return s;
   }
+  if (config.count(Mixer::Mla) > 0)
+    if (Status s = loadAttention(pack); !s.ok())
+      return s;
   auto load = [&](const PackVariant &v) { return HostKernel::load(pack, v); };
   if (Status s = rowCalls.prepare(pack, Place(), config, Element::F32, load);
       !s.ok())

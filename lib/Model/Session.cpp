@@ -194,8 +194,13 @@ KdaCache Session::kda(int64_t layer) {
 }
 
 MlaCache Session::State::mlaCache(int64_t layer) const {
-  return {latent[static_cast<size_t>(layer)], placedTable, pageTokens,
-          pagesPerSlot, config.cacheDim()};
+  return {latent[static_cast<size_t>(layer)],
+          placedTable,
+          pageTokens,
+          pagesPerSlot,
+          config.cacheDim(),
+          pages,
+          limits.slots};
 }
 
 MlaCache Session::mla(int64_t layer) { return state->mlaCache(layer); }

@@ -80,6 +80,7 @@ struct MlaCache {
       nullptr; ///< [pages, pageTokens, cacheDim], the activations' type
   const int32_t *table = nullptr; ///< [slots, pagesPerSlot]
   int64_t pageTokens = 0, pagesPerSlot = 0, cacheDim = 0;
+  int64_t pageCount = 0, slots = 0; ///< what there is of pages, of table rows
 
   /// Row of token `t` of `slot` in f32 pages of this process's memory; 64-bit
   /// throughout.
