@@ -105,7 +105,7 @@ def Dplr_PrecisionAttr : EnumAttr<DplrDialect, Dplr_Precision, "precision"> {
 
 def Dplr_Form : I32EnumAttr<"Form", "evaluation order", [
     I32EnumAttrCase<"Chunk", 0, "chunk">, I32EnumAttrCase<"Step", 1, "step">,
-    I32EnumAttrCase<"Rows", 2, "rows">]> {
+    I32EnumAttrCase<"Rows", 2, "rows">, I32EnumAttrCase<"Attention", 3, "attention">]> {
   let cppNamespace = "::kdac::dplr";
   let genSpecializedAttr = 0;
 }
@@ -404,6 +404,47 @@ def Dplr_MixOp : Dplr_Op<"mix"> {
   let assemblyFormat = [{
     $input `query` `(` $query `:` type($query) `)` `eps` `(` $eps `)`
     `up_to` $width attr-dict `:` type($input) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+//===-- Attention over a latent cache ---------------------------------------===//
+
+def Dplr_LatentAttentionOp : Dplr_Op<"latent_attention", [
+    AllTypesMatch<["query", "pages", "result"]>]> {
+  let summary = "attend to a paged cache of latent rows, one token a sequence";
+  let description = [{
+    Multi-head latent attention with absorbed queries: every head of a sequence
+    meets the same cached rows c_j, whose first R elements are also the values.
+
+    ```
+    p_j = exp(scale * sum_d query[n, h, d] c_j[d])     j = 0 .. lengths[n] - 1
+    result[n, h] = sum_j p_j c_j[0 .. R) / sum_j p_j
+    ```
+
+    Row j of sequence n is row `j mod 64` of page `table[slots[n], j / 64]`.
+    Without keys the result is zero. Keys on a page that is not one of the pool's,
+    of a slot that is no row of the table, or beyond the table's row do not exist.
+    Rows have `D <= key_width` elements, of which `R <= value_width`; the two are
+    sizes of the call. In f32 or better, weights rounded to the element type;
+    the result is rounded once, when it is written.
+
+    ```mlir
+    %o = dplr.latent_attention %q pages(%c) table(%t : tensor<?x?xi32>)
+        slots(%s : tensor<?xi32>) lengths(%l : tensor<?xi32>) scale(%x)
+        up_to 576 values 512 : tensor<?x?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq3:$query, Dplr_Seq3:$pages,
+    TensorRankOf<[I32], [2]>:$table, TensorRankOf<[I32], [1]>:$slots,
+    TensorRankOf<[I32], [1]>:$lengths, F32:$scale,
+    I64Attr:$key_width, I64Attr:$value_width);
+  let results = (outs Dplr_Seq3:$result);
+  let assemblyFormat = [{
+    $query `pages` `(` $pages `)` `table` `(` $table `:` type($table) `)`
+    `slots` `(` $slots `:` type($slots) `)`
+    `lengths` `(` $lengths `:` type($lengths) `)` `scale` `(` $scale `)`
+    `up_to` $key_width `values` $value_width attr-dict `:` type($query)
   }];
   let hasVerifier = 1;
 }

@@ -46,13 +46,13 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
     Chosen once and only read afterwards.
     - `target`: a row of lib/Target/Targets.cpp.
     - `form`: "chunk" or "step"; "rows" of a kernel beside the chunk form's that
-      treats every token alike.
-    - `chunk`: tokens of one loop iteration of the chunk form, rows of a tile of a
-      rows kernel, 1 in the step form.
+      treats every token alike; "attention": a loop over a sequence's keys.
+    - `chunk`: tokens of one loop iteration of the chunk form, keys of one in
+      attention, rows of a tile of a rows kernel, 1 in the step form.
     - `leaf`: rows of the diagonal blocks of a decayed Gram product that share one
       anchor, proven in range from the bound on the decay; 1 needs no bound.
     - `v_tile`: columns of V that one program instance carries, columns of a tile
-      of a rows kernel.
+      of a rows kernel, heads of a program in attention.
     - `warps`: warps of a thread block; 1 on the host.
     - `stages`: buffers of every tile that a chunk loop loads; with 2 the next
       chunk's loads run behind the present chunk's work.
@@ -433,18 +433,21 @@ def Tile_WindowOp : Tile_Op<"window", [Pure]> {
 //===-- Arithmetic across elements -----------------------------------------===//
 
 def Tile_ReduceOp : Tile_Op<"reduce", [Pure]> {
-  let summary = "add the elements of a tile along one dimension";
+  let summary = "add the elements of a tile along one dimension, or find the greatest";
   let description = [{
     Rank 2 gives a vector, rank 1 a scalar f32. The order of addition is the
-    exit's choice, fixed per kernel: results are reproducible bitwise.
+    exit's choice, fixed per kernel: results are reproducible bitwise. With
+    `greatest` the result is the largest element, whatever the order; NaN only
+    where all are.
 
     ```mlir
     %s = tile.reduce %x along 1 : tensor<64x128xf32> -> tensor<64xf32>
+    %m = tile.reduce %x along 1 greatest : tensor<64x128xf32> -> tensor<64xf32>
     ```
   }];
-  let arguments = (ins Tile_F32Tile:$input, I64Attr:$along);
+  let arguments = (ins Tile_F32Tile:$input, I64Attr:$along, UnitAttr:$greatest);
   let results = (outs AnyTypeOf<[F32, Tile_F32Tile]>:$result);
-  let assemblyFormat = "$input `along` $along attr-dict `:` type($input) `->` type($result)";
+  let assemblyFormat = "$input `along` $along (`greatest` $greatest^)? attr-dict `:` type($input) `->` type($result)";
   let hasVerifier = 1;
 }
 

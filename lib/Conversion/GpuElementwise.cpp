@@ -350,6 +350,18 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
       storeGroups(op, at, group, values, {});
     return;
   }
+  if (hasRegisterLeaf(source) && at.isVector &&
+      tile::loopsOverTiles(schedule)) {
+    // Of the threads that have a row's number one stores it.
+    int64_t parts = warpsOfRow(type.getDimSize(0));
+    Value speaks = b.equal(b.rem(lane, 4), b.i32(0));
+    if (parts > 1)
+      speaks = arith::AndIOp::create(b, speaks,
+                                     b.equal(b.rem(warp, parts), b.i32(0)));
+    for (const Group &group : distributed(type.getShape()).groups)
+      storeGroups(op, at, group, {evaluate(source, group)}, speaks);
+    return;
+  }
   if (hasRegisterLeaf(source) && at.isVector) {
     // Of the threads that share a column's total one stores it.
     const Layout &layout = *layouts.front().second;

@@ -281,13 +281,14 @@ void GpuEmitter::barrierIf(Value condition) {
   assembly("@$0 bar.sync 0;", "b,~{memory}", {}, condition);
 }
 
+Value GpuEmitter::shuffleXor(Value x, int64_t mask) {
+  return NVVM::ShflOp::create(*this, getF32Type(), i32(-1), x, i32(mask),
+                              i32(31), NVVM::ShflKind::bfly, UnitAttr());
+}
+
 Value GpuEmitter::sumLanes(Value x, ArrayRef<int64_t> laneMasks) {
-  for (int64_t mask : laneMasks) {
-    Value other =
-        NVVM::ShflOp::create(*this, getF32Type(), i32(-1), x, i32(mask),
-                             i32(31), NVVM::ShflKind::bfly, UnitAttr());
-    x = addF(x, other);
-  }
+  for (int64_t mask : laneMasks)
+    x = addF(x, shuffleXor(x, mask));
   return x;
 }
 

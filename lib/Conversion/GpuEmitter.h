@@ -103,6 +103,8 @@ public:
   Value opaqueThread(Value thread);
   Value opaqueSize(Value size64);
   Value opaqueWord(Value word); ///< the same of an i32
+  /// The x of the lane whose number differs in these bits.
+  Value shuffleXor(Value x, int64_t mask);
   /// Adds x over the lanes that differ in the bits of `laneMask`, in all of
   /// them.
   Value sumLanes(Value x, llvm::ArrayRef<int64_t> laneMasks);

@@ -25,6 +25,10 @@ Layout GpuLowering::fragments(int64_t rows, int64_t cols) {
   for (int64_t i = 0; i < rowsEach; ++i)
     for (int64_t j = 0; j < colsEach; ++j) {
       Coord col{b.add(b.mul(firstCol, 8), pair), 8 * j};
+      Value isRepeat;
+      if (!even && schedule.getForm() == "attention")
+        isRepeat = arith::CmpIOp::create(b, arith::CmpIPredicate::sge,
+                                         b.add(firstCol, j), b.i32(colTiles));
       if (!even)
         col = {b.add(b.mul(b.rem(b.add(firstCol, j), colTiles), 8), pair), 0};
       for (int64_t half : {0, 1}) {
@@ -33,10 +37,31 @@ Layout GpuLowering::fragments(int64_t rows, int64_t cols) {
         group.col = col;
         group.width = 2;
         group.slot = layout.slots;
+        group.columnSlot = 2 * i + half;
+        group.isRepeat = isRepeat;
         layout.groups.push_back(group);
         layout.slots += 2;
       }
     }
+  return layout;
+}
+
+int64_t GpuLowering::warpsOfRow(int64_t rows) const {
+  return warps / std::gcd(rows / 16, warps);
+}
+
+/// A number for each row of fragments, in every thread that has elements of it.
+Layout GpuLowering::fragmentRows(int64_t rows) {
+  Layout layout;
+  int64_t rowsEach = rows / 16 * warpsOfRow(rows) / warps;
+  Value base = b.add(b.mul(b.div(warp, warpsOfRow(rows)), rowsEach * 16),
+                     b.div(lane, 4));
+  for (; layout.slots < 2 * rowsEach; ++layout.slots) {
+    Group group;
+    group.col = {base, layout.slots * 8};
+    group.slot = group.columnSlot = layout.slots;
+    layout.groups.push_back(group);
+  }
   return layout;
 }
 
@@ -123,6 +148,7 @@ const Layout &GpuLowering::distributed(ArrayRef<int64_t> shape) {
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPoint(layoutAnchor);
   Layout made = isOneRow()                     ? vectorLanes(shape[0])
+                : shape.size() == 1            ? fragmentRows(shape[0])
                 : schedule.getForm() == "step" ? stateLanes(shape[0], shape[1])
                                                : fragments(shape[0], shape[1]);
   layouts.push_back(

@@ -26,6 +26,8 @@ struct Group {
   int64_t slot = 0;
   /// For sums over rows of a state tile: the place of the column's total.
   int64_t columnSlot = 0;
+  /// i1: other threads have the elements too, and speak for them; null: no.
+  mlir::Value isRepeat;
 };
 
 /// How a tile is spread over the threads of a block.
@@ -92,6 +94,7 @@ private:
   void startCopies(mlir::scf::ForOp loop, llvm::ArrayRef<tile::LoadOp> loads,
                    Value number);
   void startCopy(tile::LoadOp op, Value slot);
+  void locateIteration(mlir::scf::ForOp loop, Value number);
   Value pieceAddress(tile::LoadOp staged, int64_t number);
   /// Vectors that cannot be copied: one element per thread of iteration
   /// `number`, to be stored when it begins.
@@ -198,6 +201,9 @@ private:
   bool forRuns(llvm::ArrayRef<int64_t> shape, int64_t width,
                llvm::function_ref<void(const Group &)> body);
   Layout fragments(int64_t rows, int64_t cols);
+  Layout fragmentRows(int64_t rows);
+  /// Warps that have elements of one row of fragments.
+  int64_t warpsOfRow(int64_t rows) const;
   Layout stateLanes(int64_t rows, int64_t cols);
   Layout vectorLanes(int64_t size);
   bool isOneRow() const { return tile::isOneRow(schedule); }
@@ -263,7 +269,7 @@ private:
   /// the step form keeps them: its state stays in registers anyway, and rows
   /// need none.
   void forget() {
-    if (schedule.getForm() != "chunk")
+    if (!tile::loopsOverTiles(schedule))
       return;
     memo.clear();
     b.memoryFence();
@@ -279,6 +285,11 @@ private:
     Value slot;      ///< bytes to the loop's present buffer, or null
   };
   void lowerDot(tile::DotOp op);
+  Operand operandOf(Value value, bool transposed);
+  llvm::SmallVector<Coord> rowTilesOf(llvm::ArrayRef<int64_t> shape);
+  /// In the attention form the left sides that a loop's products do not change
+  /// are fragments in registers all through it.
+  bool holdOperands(mlir::scf::ForOp loop);
   Values loadA(const Operand &a, Coord row, int64_t k);
   Values loadB(const Operand &b, Coord col, int64_t k);
   void lowerGram(tile::DecayedGramOp op);
@@ -288,11 +299,15 @@ private:
   //===-- Across elements (GpuReductions.cpp)
   //-------------------------------===//
   void lowerCumsum(tile::CumsumOp op);
-  void lowerReduce(tile::ReduceOp op);
+  mlir::LogicalResult lowerReduce(tile::ReduceOp op);
+  void reduceFragments(tile::ReduceOp op);
+  mlir::LogicalResult reduceColumns(tile::ReduceOp op);
+  Value joined(tile::ReduceOp op, Value x, Value y);
+  Value joinLanes(tile::ReduceOp op, Value x, llvm::ArrayRef<int64_t> masks);
   void reduceRows(tile::ReduceOp op);
   void sumRows(tile::ReduceOp op, int64_t width);
   void reduceState(tile::ReduceOp op);
-  Value reduceVector(Value vector);
+  Value reduceVector(tile::ReduceOp op);
   Value reduceRow(tile::ReduceOp op);
   void lowerInverse(tile::UnitTrilInverseOp op);
   void zeroUpper(tile::UnitTrilInverseOp op, int64_t block);
@@ -323,6 +338,8 @@ private:
   mlir::LLVM::LLVMFuncOp function;
   mlir::IRMapping scalars;                 ///< tile kernel's scalars to ours
   llvm::DenseMap<Value, Values> registers; ///< distributed values
+  /// Left sides of products in the loop, step by step of k, by rows' tiles.
+  llvm::DenseMap<mlir::Operation *, llvm::SmallVector<Values>> heldFragments;
   llvm::DenseMap<Value, Value> slots; ///< bytes to the present of its buffers
   using Layouts = llvm::SmallVector<
       std::pair<llvm::SmallVector<int64_t>, std::unique_ptr<Layout>>>;

@@ -55,15 +55,26 @@ Value GpuLowering::pieceAddress(tile::LoadOp staged, int64_t number) {
                  place(staged.getResult()).getOffset() + number * threads * 16);
 }
 
-/// Index arithmetic of the loop body as it is in iteration `number`.
-static IRMapping scalarsOf(scf::ForOp loop, IRMapping scalars, Value number,
-                           OpBuilder &b) {
+/// Index arithmetic of the loop body, and the indices that it reads, as they
+/// are in iteration `number`.
+void GpuLowering::locateIteration(scf::ForOp loop, Value number) {
+  // Pages are found through indices; where chunks lie follows from the number.
+  bool isPaged = schedule.getForm() == "attention";
   scalars.map(loop.getInductionVar(), number);
-  for (Operation &op : loop.getBody()->without_terminator())
-    if (isa<arith::ArithDialect>(op.getDialect()) &&
-        op.getResult(0).getType().isIndex())
+  for (Operation &op : loop.getBody()->without_terminator()) {
+    auto isNeeded = [&](Value x) {
+      return isPaged ? x.getType().isIntOrIndex() : x.getType().isIndex();
+    };
+    auto guard = dyn_cast<tile::GuardOp>(op);
+    auto load = dyn_cast<tile::LoadScalarOp>(op);
+    if (isPaged && guard)
+      lowerGuard(guard);
+    else if (isPaged && load)
+      lowerLoadScalar(load);
+    else if (isa<arith::ArithDialect>(op.getDialect()) &&
+             llvm::all_of(op.getResults(), isNeeded))
       b.clone(op, scalars);
-  return scalars;
+  }
 }
 
 /// Bytes to the buffer of iteration `number`: they take turns.
@@ -83,7 +94,7 @@ static bool goesThroughRegister(tile::LoadOp load) {
 void GpuLowering::startCopies(scf::ForOp loop, ArrayRef<tile::LoadOp> loads,
                               Value number) {
   IRMapping present = scalars;
-  scalars = scalarsOf(loop, present, number, b);
+  locateIteration(loop, number);
   for (tile::LoadOp load : loads)
     if (!goesThroughRegister(load))
       startCopy(load, slotOf(load.getResult(), number));
@@ -95,7 +106,10 @@ GpuLowering::Values GpuLowering::loadElements(scf::ForOp loop,
                                               ArrayRef<tile::LoadOp> loads,
                                               Value number) {
   IRMapping present = scalars;
-  scalars = scalarsOf(loop, present, number, b);
+  if (schedule.getForm() == "attention" &&
+      llvm::none_of(loads, goesThroughRegister))
+    return {};
+  locateIteration(loop, number);
   Values elements;
   for (tile::LoadOp load : loads)
     if (goesThroughRegister(load))

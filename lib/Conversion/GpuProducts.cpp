@@ -73,15 +73,48 @@ GpuLowering::Values GpuLowering::loadB(const Operand &o, Coord col, int64_t k) {
   return words;
 }
 
+GpuLowering::Operand GpuLowering::operandOf(Value value, bool transposed) {
+  tile::PlaceAttr at = place(value);
+  return Operand{at.getOffset(), at.getPitch(),
+                 tileType(value).getElementType(), transposed,
+                 slots.lookup(value)};
+}
+
+/// Where this warp's tiles of 16 rows begin.
+SmallVector<Coord> GpuLowering::rowTilesOf(ArrayRef<int64_t> shape) {
+  const Layout &layout = distributed(shape);
+  int64_t count = shape[0] / 16 / std::gcd(shape[0] / 16, warps);
+  int64_t groupsEach = layout.groups.size() / count;
+  Value quad = b.div(lane, 4); // fragment coordinates are per lane
+  SmallVector<Coord> rows;
+  for (int64_t i = 0; i < count; ++i) {
+    Coord first = layout.groups[i * groupsEach].row;
+    rows.push_back({arith::SubIOp::create(b, first.base, quad), first.offset});
+  }
+  return rows;
+}
+
+bool GpuLowering::holdOperands(scf::ForOp loop) {
+  for (auto dot : loop.getBody()->getOps<tile::DotOp>()) {
+    Operation *source = dot.getA().getDefiningOp();
+    if (schedule.getForm() != "attention" || !source ||
+        loop->isAncestor(source))
+      continue;
+    access({range(dot.getA())}, {});
+    Operand left = operandOf(dot.getA(), dot.getTransA());
+    int64_t inner = tileType(dot.getA()).getDimSize(dot.getTransA() ? 0 : 1);
+    SmallVector<Coord> rows = rowTilesOf(tileType(dot.getResult()).getShape());
+    SmallVector<Values> &fragments = heldFragments[dot];
+    for (int64_t k = 0; k < inner; k += mmaDepth(left.element))
+      for (Coord row : rows)
+        fragments.push_back(loadA(left, row, k));
+  }
+  return !heldFragments.empty();
+}
+
 void GpuLowering::lowerDot(tile::DotOp op) {
-  auto operand = [&](Value value, bool transposed) {
-    tile::PlaceAttr at = place(value);
-    return Operand{at.getOffset(), at.getPitch(),
-                   tileType(value).getElementType(), transposed,
-                   slots.lookup(value)};
-  };
-  Operand left = operand(op.getA(), op.getTransA());
-  Operand right = operand(op.getB(), op.getTransB());
+  Operand left = operandOf(op.getA(), op.getTransA());
+  Operand right = operandOf(op.getB(), op.getTransB());
   SmallVector<Range> reads = {range(op.getA()), range(op.getB())};
   if (op.getAcc())
     llvm::append_range(reads, rangesRead(op.getAcc()));
@@ -104,20 +137,20 @@ void GpuLowering::lowerDot(tile::DotOp op) {
   rowTiles = shape[0] / 16 / rowTiles;
   int64_t colTiles = tiles / rowTiles;
   // Fragment coordinates are per lane; products address whole tiles.
-  Value quad = b.div(lane, 4), pair = b.mul(b.rem(lane, 4), 2);
-  auto origin = [&](Coord coord, Value laneOffset) {
-    return Coord{arith::SubIOp::create(b, coord.base, laneOffset),
-                 coord.offset};
-  };
-  SmallVector<Coord> rows, cols;
-  for (int64_t i = 0; i < rowTiles; ++i)
-    rows.push_back(origin(corner(i * colTiles).row, quad));
-  for (int64_t j = 0; j < colTiles; ++j)
-    cols.push_back(origin(corner(j).col, pair));
+  SmallVector<Coord> rows = rowTilesOf(shape), cols;
+  Value pair = b.mul(b.rem(lane, 4), 2);
+  for (int64_t j = 0; j < colTiles; ++j) {
+    Coord first = corner(j).col;
+    cols.push_back({arith::SubIOp::create(b, first.base, pair), first.offset});
+  }
+  auto held = heldFragments.find(op);
   for (int64_t k = 0; k < inner; k += mmaDepth(left.element)) {
     SmallVector<Values> a;
-    for (Coord row : rows)
-      a.push_back(loadA(left, row, k));
+    for (auto [i, row] : llvm::enumerate(rows))
+      a.push_back(
+          held == heldFragments.end()
+              ? loadA(left, row, k)
+              : held->second[k / mmaDepth(left.element) * rowTiles + i]);
     for (int64_t j = 0; j < colTiles; j += 2) {
       Values words = loadB(right, cols[j], k);
       for (int64_t side = 0; side < 2; ++side)

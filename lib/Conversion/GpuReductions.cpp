@@ -109,19 +109,119 @@ void GpuLowering::reduceState(tile::ReduceOp op) {
 }
 
 /// The sum of a vector, in every thread: each warp adds it for itself.
-Value GpuLowering::reduceVector(Value vector) {
+Value GpuLowering::reduceVector(tile::ReduceOp op) {
+  Value vector = op.getInput();
   access(rangesRead(vector), {});
   int64_t size = tileType(vector).getDimSize(0);
   int64_t width = size % 128 == 0 ? 4 : size % 64 == 0 ? 2 : 1;
-  Value sum = b.f32(0);
+  Value sum = op.getGreatest() ? Value() : b.f32(0);
   for (int64_t first = 0; first < size; first += 32 * width) {
     Group group;
     group.col = {b.mul(lane, width), first};
     group.width = width;
     for (Value element : evaluate(vector, group))
-      sum = b.addF(sum, element);
+      sum = joined(op, sum, element);
   }
-  return b.sumLanes(sum, {16, 8, 4, 2, 1});
+  return joinLanes(op, sum, {16, 8, 4, 2, 1});
+}
+
+/// What a reduction does with two numbers; null: with the first alone.
+Value GpuLowering::joined(tile::ReduceOp op, Value x, Value y) {
+  if (!x)
+    return y;
+  if (op.getGreatest())
+    return arith::MaxNumFOp::create(b, x, y);
+  return b.addF(x, y);
+}
+
+Value GpuLowering::joinLanes(tile::ReduceOp op, Value x,
+                             ArrayRef<int64_t> masks) {
+  for (int64_t mask : masks)
+    x = joined(op, x, b.shuffleXor(x, mask));
+  return x;
+}
+
+/// Rows of fragments: in the thread, across the four lanes of a row, then
+/// across the warps, through shared memory. Every thread ends with its rows'.
+void GpuLowering::reduceFragments(tile::ReduceOp op) {
+  auto shape = tileType(op.getInput()).getShape();
+  const Layout &layout = distributed(shape);
+  access(rangesRead(op.getInput()), {});
+  const Layout &rows = distributed(shape[0]);
+  Values totals(rows.slots);
+  for (const Group &group : layout.groups)
+    for (Value element : evaluate(op.getInput(), group)) {
+      if (group.isRepeat && !op.getGreatest())
+        element = arith::SelectOp::create(b, group.isRepeat, b.f32(0), element);
+      totals[group.columnSlot] = joined(op, totals[group.columnSlot], element);
+    }
+  for (Value &total : totals)
+    total = joinLanes(op, total, {2, 1});
+  registers[op.getResult()] = totals;
+  int64_t parts = warpsOfRow(shape[0]);
+  if (parts == 1)
+    return;
+  int64_t offset = place(op.getResult(), 1).getOffset();
+  auto part = [&](const Group &row, Coord number) {
+    return sharedAddress(offset, parts, b.getF32Type(), row.col, number);
+  };
+  Range all = {offset, offset + shape[0] * parts * 4};
+  access({}, {all});
+  {
+    auto speaks = scf::IfOp::create(b, b.equal(b.rem(lane, 4), b.i32(0)),
+                                    /*withElse=*/false);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(speaks.thenBlock());
+    for (const Group &row : rows.groups)
+      b.store(totals[row.slot], part(row, {b.rem(warp, parts), 0}),
+              b.getF32Type(), 4);
+  }
+  access({all}, {});
+  int64_t count = std::min<int64_t>(4, parts); // of one access
+  for (const Group &row : rows.groups) {
+    Value total;
+    for (int64_t first = 0; first < parts; first += count)
+      for (Value one : b.load(part(row, {Value(), first}), b.getF32Type(),
+                              count, 4 * count))
+        total = joined(op, total, one);
+    registers[op.getResult()][row.slot] = total;
+  }
+}
+
+/// Columns in loops over tiles: lines of threads, one a column, take rows in
+/// turn; then their parts are joined.
+LogicalResult GpuLowering::reduceColumns(tile::ReduceOp op) {
+  auto shape = tileType(op.getInput()).getShape();
+  int64_t rows = shape[0], cols = shape[1], lines = threads / cols;
+  if (threads % cols != 0 || rows % lines != 0)
+    return op->emitOpError()
+           << "reduces " << rows << " rows of " << cols << " columns with "
+           << threads << " threads, which should be a multiple of the columns";
+  int64_t offset = place(op.getResult(), 1).getOffset();
+  Range parts = {offset, offset + threads * 4};
+  access(rangesRead(op.getInput()), {parts});
+  forget();
+  Value line = b.div(thread, cols), column = b.rem(thread, cols);
+  Value total;
+  for (int64_t row = 0; row < rows; row += lines) {
+    Group group;
+    group.row = {line, row};
+    group.col = {column, 0};
+    total = joined(op, total, evaluate(op.getInput(), group)[0]);
+  }
+  auto part = [&](Value of, int64_t number) {
+    return sharedAddress(offset, cols, b.getF32Type(), {of, number},
+                         {column, 0});
+  };
+  b.store(total, part(line, 0), b.getF32Type(), 4);
+  access({parts}, {range(op.getResult())});
+  total = Value();
+  for (int64_t i = 0; i < lines; ++i)
+    total = joined(op, total, b.load(part({}, i), b.getF32Type(), 1, 4)[0]);
+  Group result; // all lines store equal values
+  result.col = {column, 0};
+  storeShared(op.getResult(), result, total);
+  return success();
 }
 
 /// The sum of a row, in every thread: threads add what they hold, warps add
@@ -129,12 +229,12 @@ Value GpuLowering::reduceVector(Value vector) {
 Value GpuLowering::reduceRow(tile::ReduceOp op) {
   constexpr int64_t words = 4; // of one access
   access(rangesRead(op.getInput()), {});
-  Value sum = b.f32(0);
+  Value sum = op.getGreatest() ? Value() : b.f32(0);
   for (const Group &group :
        distributed(tileType(op.getInput()).getShape()).groups)
     for (Value element : evaluate(op.getInput(), group))
-      sum = b.addF(sum, element);
-  sum = b.sumLanes(sum, {16, 8, 4, 2, 1});
+      sum = joined(op, sum, element);
+  sum = joinLanes(op, sum, {16, 8, 4, 2, 1});
   tile::PlaceAttr at = place(op.getResult());
   auto part = [&](Value number, int64_t offset) {
     return sharedAddress(at.getOffset(), 0, b.getF32Type(), {},
@@ -154,20 +254,32 @@ Value GpuLowering::reduceRow(tile::ReduceOp op) {
   for (int64_t first = 0, count; first < warps; first += count) {
     count = warps - first >= words ? words : 1;
     for (Value one : b.load(part({}, first), b.getF32Type(), count, 4 * count))
-      total = total ? b.addF(total, one) : one;
+      total = joined(op, total, one);
   }
   return total;
 }
 
-void GpuLowering::lowerReduce(tile::ReduceOp op) {
+LogicalResult GpuLowering::lowerReduce(tile::ReduceOp op) {
+  if (home(op.getResult()) == tile::Home::Registers &&
+      tile::loopsOverTiles(schedule)) {
+    reduceFragments(op);
+    return success();
+  }
+  bool isVector = tileType(op.getInput()).getRank() == 1;
+  if (!isVector && op.getAlong() == 0 && tile::loopsOverTiles(schedule))
+    return reduceColumns(op);
+  if (op.getGreatest() && !isVector)
+    return op->emitOpError() << "finds the greatest along rows that no product "
+                                "made; of products, columns and vectors works";
   if (isOneRow())
     scalars.map(op.getResult(), reduceRow(op));
   else if (tileType(op.getInput()).getRank() == 1)
-    scalars.map(op.getResult(), reduceVector(op.getInput()));
+    scalars.map(op.getResult(), reduceVector(op));
   else if (op.getAlong() == 1)
     reduceRows(op);
   else
     reduceState(op);
+  return success();
 }
 
 void GpuLowering::lowerRowScalar(tile::RowOp op) {

@@ -187,8 +187,10 @@ private:
   void emitReduce(tile::ReduceOp op);
   void emitReduceColumns(tile::ReduceOp op, mlir::Value col, int64_t vectors,
                          int64_t lanes);
-  mlir::Value sumRow(mlir::Value tile, mlir::Value row, int64_t size);
-  mlir::Value sumLanes(mlir::Value x);
+  mlir::Value neutral(bool greatest, int64_t lanes);
+  mlir::Value joined(bool greatest, mlir::Value x, mlir::Value y);
+  mlir::Value reduceRow(tile::ReduceOp op, mlir::Value row, int64_t size);
+  mlir::Value reduceLanes(bool greatest, mlir::Value x);
   mlir::Value identityRow(mlir::Value row, mlir::Value col, int64_t lanes);
   void emitInverse(tile::UnitTrilInverseOp op);
   void emitInverseRows(tile::UnitTrilInverseOp op, mlir::Value row,

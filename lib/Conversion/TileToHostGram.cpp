@@ -181,7 +181,7 @@ void Emitter::emitSmallBlock(DecayedGramOp op, size_t side, int64_t size,
   }
   const Buffer &to = *plan.buffer(op.getResults()[side]);
   for (auto [n, element] : llvm::enumerate(elements))
-    storeBuffer(sumLanes(sum.getResult(n)), to,
+    storeBuffer(reduceLanes(/*greatest=*/false, sum.getResult(n)), to,
                 {add(row, element.first), add(col, element.second), 0});
 }
 

@@ -45,23 +45,36 @@ void Emitter::emitVectorCumsum(CumsumOp op) {
 
 //===-- tile.reduce -------------------------------------------------------===//
 
-/// The sum of one row: by lanes first, then across lanes in a fixed tree.
-Value Emitter::sumRow(Value tile, Value row, int64_t size) {
+/// What a reduction begins with.
+Value Emitter::neutral(bool greatest, int64_t lanes) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  return greatest ? splat(f32(-infinity), lanes) : zeros(lanes);
+}
+
+Value Emitter::joined(bool greatest, Value x, Value y) {
+  if (greatest)
+    return arith::MaxNumFOp::create(b, loc, x, y);
+  return arith::AddFOp::create(b, loc, x, y);
+}
+
+/// The sum of one row, or its greatest element: by lanes first, then across
+/// lanes in a fixed tree.
+Value Emitter::reduceRow(ReduceOp op, Value row, int64_t size) {
   int64_t lanes = lanesFor(size, width);
   auto sum = scf::ForOp::create(b, loc, index(0), index(size), index(lanes),
-                                ValueRange{zeros(lanes)});
+                                ValueRange{neutral(op.getGreatest(), lanes)});
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(sum.getBody());
-    Value x = eval(tile, {row, sum.getInductionVar(), lanes});
-    Value next = arith::AddFOp::create(b, loc, sum.getRegionIterArg(0), x);
-    scf::YieldOp::create(b, loc, next);
+    Value x = eval(op.getInput(), {row, sum.getInductionVar(), lanes});
+    scf::YieldOp::create(b, loc,
+                         joined(op.getGreatest(), sum.getRegionIterArg(0), x));
   }
-  return sumLanes(sum.getResult(0));
+  return reduceLanes(op.getGreatest(), sum.getResult(0));
 }
 
 /// Adds the upper half of the lanes to the lower half until one is left.
-Value Emitter::sumLanes(Value x) {
+Value Emitter::reduceLanes(bool greatest, Value x) {
   int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
   for (; lanes > 1; lanes /= 2) {
     SmallVector<int64_t> low, high;
@@ -69,7 +82,7 @@ Value Emitter::sumLanes(Value x) {
       low.push_back(lane), high.push_back(lanes / 2 + lane);
     Value lower = vector::ShuffleOp::create(b, loc, x, x, low);
     Value upper = vector::ShuffleOp::create(b, loc, x, x, high);
-    x = arith::AddFOp::create(b, loc, lower, upper);
+    x = joined(greatest, lower, upper);
   }
   return vector::ExtractOp::create(b, loc, x, 0);
 }
@@ -77,8 +90,7 @@ Value Emitter::sumLanes(Value x) {
 void Emitter::emitReduce(ReduceOp op) {
   RankedTensorType type = tileType(op.getInput());
   if (type.getRank() == 1) {
-    scalars.map(op.getResult(),
-                sumRow(op.getInput(), Value(), type.getDimSize(0)));
+    scalars.map(op.getResult(), reduceRow(op, Value(), type.getDimSize(0)));
     return;
   }
   int64_t rows = type.getDimSize(0), cols = type.getDimSize(1);
@@ -86,7 +98,7 @@ void Emitter::emitReduce(ReduceOp op) {
     const Buffer &to = *plan.buffer(op.getResult());
     loop(0, rows, 1, [&](Value row) {
       cacheRowFactors(op.getInput(), row, lanesFor(cols, width));
-      storeBuffer(sumRow(op.getInput(), row, cols), to, {{}, row, 0});
+      storeBuffer(reduceRow(op, row, cols), to, {{}, row, 0});
       cache.clear();
     });
     return;
@@ -106,7 +118,7 @@ void Emitter::emitReduceColumns(ReduceOp op, Value col, int64_t vectors,
                                 int64_t lanes) {
   int64_t rows = tileType(op.getInput()).getDimSize(0);
   const Buffer &to = *plan.buffer(op.getResult());
-  Values start(vectors, zeros(lanes));
+  Values start(vectors, neutral(op.getGreatest(), lanes));
   auto sum = scf::ForOp::create(b, loc, index(0), index(rows), index(1), start);
   {
     OpBuilder::InsertionGuard guard(b);
@@ -116,7 +128,7 @@ void Emitter::emitReduceColumns(ReduceOp op, Value col, int64_t vectors,
     Values next;
     for (int64_t v = 0; v < vectors; ++v) {
       Value x = eval(op.getInput(), {row, add(col, v * lanes), lanes});
-      next.push_back(arith::AddFOp::create(b, loc, sum.getRegionIterArg(v), x));
+      next.push_back(joined(op.getGreatest(), sum.getRegionIterArg(v), x));
     }
     scf::YieldOp::create(b, loc, next);
     cache.clear();

@@ -227,8 +227,11 @@ void GpuLowering::lowerScalar(Operation *op) {
     scalars.map(op->getResult(0), applyScalar(op, operands));
     return;
   }
-  // Programs and heads are fewer than 2^31, as a grid of more is refused.
-  if (schedule.getForm() == "step" && isa<arith::DivUIOp, arith::RemUIOp>(op))
+  // Programs and heads are fewer than 2^31, as a grid of more is refused, and
+  // so are the keys of a sequence.
+  bool isNarrow =
+      schedule.getForm() == "step" || schedule.getForm() == "attention";
+  if (isNarrow && isa<arith::DivUIOp, arith::RemUIOp>(op))
     return lowerDivision(op);
   b.clone(*op, scalars);
 }
@@ -378,6 +381,16 @@ bool GpuLowering::makesShared(scf::ForOp loop) const {
   });
 }
 
+/// True if ops behind the loop have places in shared memory.
+static bool usesSharedAfter(scf::ForOp loop) {
+  for (Operation *op = loop->getNextNode(); op; op = op->getNextNode())
+    if (auto places = op->getAttrOfType<ArrayAttr>(tile::kPlaceAttr))
+      for (auto at : places.getAsRange<tile::PlaceAttr>())
+        if (at.getHome() == tile::Home::Shared)
+          return true;
+  return false;
+}
+
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   // A step as a rule has one token. What is staged leaves its registers to the
   // vectors of the first one, and is loaded behind them, from the L2; a narrow
@@ -412,6 +425,10 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   awaitKernelsAhead();
   waits = false;
   SmallVector<tile::LoadOp> ahead = loadsAhead(loop);
+  if (holdOperands(loop)) // whose place may be a buffer of the loop's
+    access({}, llvm::map_to_vector(ahead, [&](tile::LoadOp load) {
+             return range(load.getResult());
+           }));
   size_t carried = initial.size();
   int64_t distance =
       ahead.empty() ? 0 : place(ahead[0].getResult()).getStages() - 1;
@@ -429,7 +446,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   }
   // Rows that only read what was made before the loop need no barrier in it.
   bool isRows = schedule.getForm() == "rows";
-  bool buffersTurn = schedule.getForm() == "chunk" ||
+  bool buffersTurn = tile::loopsOverTiles(schedule) ||
                      (isRows && sharesMemory() && makesShared(loop));
   if (isRows && !buffersTurn && !pendingWrites.empty())
     synchronise();
@@ -465,7 +482,7 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
     b.setInsertionPointToEnd(made.getBody());
     // The bare step form's loop runs once as a rule: nothing is kept around it.
     bool keepsLittle =
-        !isStaged && (schedule.getForm() == "chunk" || sharesMemory() ||
+        !isStaged && (tile::loopsOverTiles(schedule) || sharesMemory() ||
                       !kernel.getOps<tile::GuardOp>().empty());
     locateThread(keepsLittle ? b.opaqueThread(outside.thread) : outside.thread);
     IRMapping sizes = keepsLittle ? hideSizes() : IRMapping();
@@ -512,6 +529,12 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   }
   pendingReads.append(readBefore);
   pendingWrites.append(writtenBefore);
+  if (!ahead.empty() && usesSharedAfter(loop)) {
+    // Buffers of iterations beyond the last are being filled with zeros.
+    NVVM::CpAsyncWaitGroupOp::create(b, 0);
+    for (tile::LoadOp load : ahead)
+      pendingWrites.push_back(range(load.getResult()));
+  }
   memo.clear();
   std::tie(thread, lane, warp) =
       std::tie(outside.thread, outside.lane, outside.warp);
@@ -553,6 +576,7 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
     scalars.map(present.getResult(), presence(present.getRef()));
     return success();
   }
+  LogicalResult result = success();
   bool known =
       llvm::TypeSwitch<Operation *, bool>(op)
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
@@ -568,34 +592,34 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
           .Case([&](tile::DotOp x) { return lowerDot(x), true; })
           .Case([&](tile::DecayedGramOp x) { return lowerGram(x), true; })
           .Case([&](tile::CumsumOp x) { return lowerCumsum(x), true; })
-          .Case([&](tile::ReduceOp x) { return lowerReduce(x), true; })
+          .Case([&](tile::ReduceOp x) { return result = lowerReduce(x), true; })
           .Case(
               [&](tile::UnitTrilInverseOp x) { return lowerInverse(x), true; })
           .Default(false);
   if (known)
-    return success();
+    return result;
   if (isa<tile::WindowOp>(op) && schedule.getForm() != "rows")
     return op->emitOpError()
            << "has a lowering to NVVM in kernels of form rows "
               "only";
   if (op->getNumResults() != 1)
     return op->emitOpError() << "has no lowering to NVVM in stage tile-to-nvvm";
-  Value result = op->getResult(0);
-  if (!isTile(result)) {
+  Value made = op->getResult(0);
+  if (!isTile(made)) {
     if (auto row = dyn_cast<tile::RowOp>(op))
       lowerRowScalar(row);
     else
       lowerScalar(op);
     return success();
   }
-  tile::Home where = home(result);
-  if (where == tile::Home::Shared && place(result).getStages() == 1)
-    materialise(op, result);
-  if (where == tile::Home::Registers && schedule.getForm() == "step")
+  tile::Home where = home(made);
+  if (where == tile::Home::Shared && place(made).getStages() == 1)
+    materialise(op, made);
+  if (where == tile::Home::Registers && schedule.getForm() != "chunk")
     access(rangesRead(op->getOperands()), {});
   if (where == tile::Home::Registers)
-    registers[result] = distribute(
-        result, [&](const Group &group) { return evaluateOp(op, group); });
+    registers[made] = distribute(
+        made, [&](const Group &group) { return evaluateOp(op, group); });
   return success(); // the rest is computed where it is consumed
 }
 

@@ -172,6 +172,8 @@ LogicalResult TTIREmitter::emit(tile::RowOp op) {
 }
 
 LogicalResult TTIREmitter::emit(tile::ReduceOp op) {
+  if (op.getGreatest())
+    return op.emitOpError() << "has no Triton IR; only sums have";
   int64_t along = op.getAlong();
   Value x =
       withoutPadding(at(op.getInput()), logicalShape(op.getInput()), along);

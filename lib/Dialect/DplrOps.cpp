@@ -139,6 +139,19 @@ static LogicalResult checkUpTo(Operation *op, int64_t width) {
          << "expected rows of up to 1 element or more, but got " << width;
 }
 
+LogicalResult LatentAttentionOp::verify() {
+  // latent_attention C1
+  int64_t values = getValueWidth(), rest = getKeyWidth() - values;
+  auto suits = [](int64_t width, int64_t most) {
+    return width >= 64 && width <= most && width % 64 == 0;
+  };
+  if (!suits(values, 512) || !suits(rest, 256))
+    return emitOpError() << "expected values of 64 to 512 elements and 64 to "
+                            "256 more of a key, both multiples of 64, but got "
+                         << values << " and " << rest;
+  return success();
+}
+
 LogicalResult RmsNormOp::verify() {
   // rmsnorm C1
   if (failed(checkUpTo(*this, getWidth())))

@@ -64,6 +64,10 @@ bool kdac::tile::isOneRow(ScheduleAttr schedule) {
   return schedule.getForm() == "rows" && schedule.getChunk() == 1;
 }
 
+bool kdac::tile::loopsOverTiles(ScheduleAttr schedule) {
+  return schedule.getForm() == "chunk" || schedule.getForm() == "attention";
+}
+
 int64_t kdac::tile::chainWarpgroups(ScheduleAttr schedule) {
   return schedule.getRoles() == "prepare" ? 0
                                           : schedule.getVTile() / kChainColumns;
@@ -99,8 +103,10 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    int64_t warps, int64_t stages, Type operand,
                                    Type gram, StringRef roles, bool refined) {
   // schedule C1
-  if (form != "chunk" && form != "step" && form != "rows")
-    return emitError() << "expected form \"chunk\", \"step\" or \"rows\", but "
+  if (form != "chunk" && form != "step" && form != "rows" &&
+      form != "attention")
+    return emitError() << "expected form \"chunk\", \"step\", \"rows\" or "
+                          "\"attention\", but "
                           "got \""
                        << form << "\"";
   // schedule C2

@@ -63,39 +63,89 @@ void HostOps::storeLatent(const BatchView &batch, Rows c, const Vector &norm,
   });
 }
 
-/// The query moves into the latent space and the result back out of it, so that
-/// cached rows are read once and never expanded.
-void HostOps::attendAbsorbed(const Piece &piece, int64_t head, Rows q,
-                             const Matrix &kvB, const MlaCache &cache, Rows out,
-                             float *scratch) const {
+Status HostOps::loadAttention(const PackReader &pack) {
+  StatusOr<const PackVariant *> variant =
+      selectAttention(pack, Place(), config, Element::F32);
+  if (!variant.ok())
+    return variant.status();
+  StatusOr<HostKernel> kernel = HostKernel::load(pack, **variant);
+  if (!kernel.ok())
+    return kernel.status();
+  attention = std::make_unique<KdaKernel>(std::move(*kernel));
+  StatusOr<int64_t> bytes =
+      attentionWorkspaceBytes(attention->call, config, limits.pieces);
+  if (!bytes.ok())
+    return bytes.status();
+  lengths.resize(static_cast<size_t>(limits.pieces));
+  int64_t rows = limits.pieces * config.heads;
+  for (auto [to, size] : {std::pair(&queries, rows * config.cacheDim() * 4),
+                          std::pair(&latents, rows * config.latentRank * 4),
+                          std::pair(&partials, *bytes)}) {
+    StatusOr<AlignedBuffer> memory =
+        AlignedBuffer::allocate(size, "attention of single tokens");
+    if (!memory.ok())
+      return memory.status();
+    *to = std::move(*memory);
+  }
+  return Status::success();
+}
+
+/// [W_UKᵀ q_nope | q_rope].
+void HostOps::absorbQuery(const Piece &piece, int64_t head, Rows q,
+                          const Matrix &kvB, float *query, float *line) const {
   int64_t rank = config.latentRank, nope = config.nopeDim;
   int64_t first = head * (nope + config.valueDim); // of kvB's rows
-  float *query = scratch, *sum = query + paddedWidth(cache.cacheDim);
-  float *line = sum + paddedWidth(rank), *scores = line + paddedWidth(rank);
   const float *raw = q.row(piece.begin) + head * config.queryDim();
   std::fill_n(query, rank, 0.0f);
-  std::fill_n(sum, rank, 0.0f);
   for (int64_t i = 0; i < nope; ++i) {
     widenRows(kvB, first + i, 1, line);
     axpy(raw[i], line, query, rank);
   }
   std::copy_n(raw + nope, config.ropeDim, query + rank);
-  float scale = 1 / std::sqrt(static_cast<float>(config.queryDim()));
-  int64_t keys = piece.past + 1;
-  Running running;
-  for (int64_t begin = 0; begin < keys; begin += keyBlock) {
-    int64_t count = std::min(keyBlock, keys - begin);
-    for (int64_t t = 0; t < count; ++t)
-      scores[t] =
-          scale * dot(query, cache.row(piece.slot, begin + t), cache.cacheDim);
-    scaleBy(running.take(scores, count), sum, rank);
-    for (int64_t t = 0; t < count; ++t)
-      axpy(scores[t], cache.row(piece.slot, begin + t), sum, rank);
+}
+
+/// Cached rows are read once for several heads, and never expanded.
+void HostOps::attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
+                           const MlaCache &cache, Rows out) {
+  if (!fits(0, batch.count))
+    return;
+  int64_t heads = config.heads, rank = config.latentRank;
+  auto *query = queries.floats();
+  auto *latent = latents.floats();
+  for (int64_t p = 0; p < batch.count; ++p) {
+    const Piece &piece = batch.pieces[p];
+    lengths[static_cast<size_t>(p)] =
+        piece.count == 1 ? static_cast<int32_t>(piece.past + 1) : 0;
   }
-  scaleBy(1 / running.total, sum, rank);
-  float *to = out.row(piece.begin) + head * config.valueDim;
-  for (int64_t i = 0; i < config.valueDim; ++i)
-    to[i] = rowDot(kvB, first + nope + i, sum);
+  auto forSingle = [&](auto body, int64_t scratchFloats) {
+    parallel(
+        batch.count * heads,
+        [&](int64_t i, float *scratch) {
+          const Piece &piece = batch.pieces[i / heads];
+          if (piece.count == 1)
+            body(piece, i, scratch);
+        },
+        scratchFloats);
+  };
+  forSingle(
+      [&](const Piece &piece, int64_t i, float *scratch) {
+        absorbQuery(piece, i % heads, q, kvB, query + i * config.cacheDim(),
+                    scratch);
+      },
+      paddedWidth(rank));
+  setAttention(attention->call, config, cache,
+               {batch.count, query, batch.slots, lengths.data(), latent,
+                partials.bytes()});
+  launch(*attention);
+  forSingle(
+      [&](const Piece &piece, int64_t i, float *) {
+        int64_t head = i % heads, wide = config.nopeDim + config.valueDim;
+        float *to = out.row(piece.begin) + head * config.valueDim;
+        for (int64_t j = 0; j < config.valueDim; ++j)
+          to[j] =
+              rowDot(kvB, head * wide + config.nopeDim + j, latent + i * rank);
+      },
+      0);
 }
 
 /// Keys and values of a block of cached tokens are expanded for one head, and
@@ -150,24 +200,26 @@ void HostOps::attendMaterialised(const Piece &piece, int64_t head, Rows q,
 void HostOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
                      const MlaCache &cache, Rows out) {
   int64_t longest = 0;
-  for (int64_t p = 0; p < batch.count; ++p)
+  bool hasSingle = false;
+  for (int64_t p = 0; p < batch.count; ++p) {
     longest = std::max(longest, batch.pieces[p].count);
+    hasSingle |= batch.pieces[p].count == 1;
+  }
+  if (hasSingle)
+    attendSingle(batch, q, kvB, cache, out);
+  if (longest <= 1)
+    return;
   int64_t rank = config.latentRank, wide = config.nopeDim + config.valueDim;
-  int64_t absorbed =
-      paddedWidth(cache.cacheDim) + 2 * paddedWidth(rank) + keyBlock;
-  int64_t materialised = wide * rank + keyBlock * (cache.cacheDim + wide) +
-                         longest * (keyBlock + 2);
   parallel(
       batch.count * config.heads,
       [&](int64_t i, float *scratch) {
         const Piece &piece = batch.pieces[i / config.heads];
-        int64_t head = i % config.heads;
-        if (piece.count == 1)
-          attendAbsorbed(piece, head, q, kvB, cache, out, scratch);
-        else if (piece.count > 1)
-          attendMaterialised(piece, head, q, kvB, cache, out, scratch);
+        if (piece.count > 1)
+          attendMaterialised(piece, i % config.heads, q, kvB, cache, out,
+                             scratch);
       },
-      std::max(absorbed, materialised));
+      wide * rank + keyBlock * (cache.cacheDim + wide) +
+          longest * (keyBlock + 2));
 }
 
 } // namespace kdac::model

@@ -30,6 +30,9 @@ Status HostOps::prepare(const PackReader &pack) {
     for (bool isStep : {false, true})
       if (Status s = loadKernel(pack, isStep); !s.ok())
         return s;
+  if (config.count(Mixer::Mla) > 0)
+    if (Status s = loadAttention(pack); !s.ok())
+      return s;
   rowSlots.resize(static_cast<size_t>(limits.tokens));
   rowPositions.resize(static_cast<size_t>(limits.tokens));
   auto load = [&](const PackVariant &v) { return HostKernel::load(pack, v); };

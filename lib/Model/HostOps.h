@@ -3,6 +3,7 @@
 #define KDAC_LIB_MODEL_HOSTOPS_H
 
 #include "AlignedBuffer.h"
+#include "AttentionCall.h"
 #include "NamedCall.h"
 #include "RowCalls.h"
 #include "kdac/Model/HostOps.h"
@@ -71,9 +72,13 @@ private:
   void launchRows(RowOp op, int64_t width,
                   const std::function<void(NamedCall &)> &set);
 
-  void attendAbsorbed(const Piece &piece, int64_t head, Rows q,
-                      const Matrix &kvB, const MlaCache &cache, Rows out,
-                      float *scratch) const;
+  Status loadAttention(const PackReader &pack);
+  /// Single tokens of the batch: queries into the latent space, the kernel,
+  /// and the way out.
+  void attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
+                    const MlaCache &cache, Rows out);
+  void absorbQuery(const Piece &piece, int64_t head, Rows q, const Matrix &kvB,
+                   float *query, float *line) const;
   void attendMaterialised(const Piece &piece, int64_t head, Rows q,
                           const Matrix &kvB, const MlaCache &cache, Rows out,
                           float *scratch) const;
@@ -88,9 +93,13 @@ private:
   Status first;
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
   RowCalls<HostKernel> rowCalls;
-  AlignedBuffer workspace;            ///< of the chunk kernel
-  AlignedBuffer gathered, gates, ups; ///< of an expert's rows
-  std::vector<float> serial;          ///< scratch of work that one thread does
+  std::unique_ptr<KdaKernel> attention; ///< none without MLA layers
+  AlignedBuffer workspace;              ///< of the chunk kernel
+  AlignedBuffer queries, latents;       ///< [pieces, heads, rank (+ rope)]
+  AlignedBuffer partials;               ///< of the attention kernel
+  std::vector<int32_t> lengths;         ///< [pieces]: keys of single tokens
+  AlignedBuffer gathered, gates, ups;   ///< of an expert's rows
+  std::vector<float> serial; ///< scratch of work that one thread does
   std::vector<int32_t> rowSlots, rowPositions; ///< of a batch's rows
   std::vector<int32_t> order;  ///< entries of a routing, by expert
   std::vector<int64_t> starts; ///< [experts + 1], into `order`

@@ -36,7 +36,7 @@ std::vector<embed::Function> embed::functionsOf(const PackReader &pack,
                                                 const std::string &name) {
   std::vector<Function> functions;
   for (const PackVariant &v : pack.manifest().variants) {
-    if (v.variant.form == Form::Rows)
+    if (!isRecurrent(v.variant.form))
       continue; // no call of the C ABI
     std::string stem = variantStem(v.variant);
     bool known = std::any_of(functions.begin(), functions.end(),

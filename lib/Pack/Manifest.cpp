@@ -396,7 +396,8 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
       alignment = isIndices(arg) ? dtypeSize(arg.dtype) : pointerAlignment;
     if (arg.name == "slot_pitch" || arg.name == "head_pitch")
       alignment = pitchAlignment(variant);
-    if (arg.name == "D" || arg.name == "rank" || arg.name == "x_pitch")
+    if (arg.name == "D" || arg.name == "rank" || arg.name == "x_pitch" ||
+        (arg.name == "R" && variant.form == Form::Attention))
       alignment = pointerAlignment / dtypeSize(variant.dtype);
     for (const Arg &tensor : args)
       if (arg.name == tensor.name + "_stride")

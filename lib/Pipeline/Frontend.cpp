@@ -41,6 +41,7 @@ public:
 
 private:
   OwningOpRef<ModuleOp> buildRows();
+  OwningOpRef<ModuleOp> buildAttention();
   RankedTensorType tensor(ArrayRef<int64_t> shape, DType dtype) {
     return RankedTensorType::get(shape, toMlir(b, dtype));
   }
@@ -272,7 +273,29 @@ OwningOpRef<ModuleOp> Frontend::buildRows() {
   return std::move(module);
 }
 
+/// One op on the function's arguments, sizes as of rows.
+OwningOpRef<ModuleOp> Frontend::buildAttention() {
+  auto rows = tensor({dyn, dyn, dyn}, variant.dtype);
+  auto numbers = tensor({dyn}, DType::I32);
+  SmallVector<Type> types = {rows,    rows,    tensor({dyn, dyn}, DType::I32),
+                             numbers, numbers, b.getF32Type()};
+  auto function = func::FuncOp::create(b, entryName(variant),
+                                       b.getFunctionType(types, rows));
+  function->setAttr("dplr.form",
+                    dplr::FormAttr::get(b.getContext(), dplr::Form::Attention));
+  b.setInsertionPointToStart(function.addEntryBlock());
+  ValueRange x = function.getArguments();
+  auto op = dplr::LatentAttentionOp::create(
+      b, rows, x[0], x[1], x[2], x[3], x[4], x[5],
+      static_cast<uint64_t>(variant.keyDim),
+      static_cast<uint64_t>(variant.valueDim));
+  func::ReturnOp::create(b, op.getResult());
+  return std::move(module);
+}
+
 OwningOpRef<ModuleOp> Frontend::build() {
+  if (variant.form == Form::Attention)
+    return buildAttention();
   if (variant.form == Form::Rows)
     return buildRows();
   createFunction();

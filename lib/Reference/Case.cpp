@@ -1,4 +1,5 @@
 #include "kdac/Reference/Case.h"
+#include "AttentionCase.h"
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Places.h"
 #include "kdac/Reference/Pool.h"
@@ -45,6 +46,8 @@ Layout layoutOf(const Case &c, const std::string &name) {
   int64_t h = c.heads(), hv = c.valueHeads(), keyDim = v.keyDim;
   if (v.form == Form::Rows)
     return rowLayoutOf(c, name);
+  if (v.form == Form::Attention)
+    return attentionLayout(c, name);
   bool perHead = v.row().decay != Decay::Channel;
   auto sequence = [&](int64_t heads, int64_t width) {
     return Layout{c.tokens(), heads, width, heads * width + c.spec().tokenGap};
@@ -110,6 +113,8 @@ bool isAbsent(const CaseSpec &spec, const std::string &name) {
 
 std::vector<int64_t> boundsOf(const CaseSpec &spec) {
   std::vector<int64_t> lengths = spec.lengths;
+  if (spec.variant.form == Form::Attention) // a token of each sequence
+    lengths.assign(keyLengths(spec).size(), 1);
   if (lengths.empty())
     lengths.assign(static_cast<size_t>(spec.sequences), spec.tokens);
   std::vector<int64_t> bounds = {0};
@@ -120,8 +125,22 @@ std::vector<int64_t> boundsOf(const CaseSpec &spec) {
 
 std::string number(int64_t x) { return std::to_string(x); }
 
+std::optional<std::string> validateAttention(const CaseSpec &spec) {
+  const Variant &v = spec.variant;
+  int64_t multiple = 16 / dtypeSize(v.dtype);
+  if (spec.columns < 0 || spec.columns % multiple != 0 ||
+      spec.columns > v.keyDim)
+    return "D = " + number(spec.columns) + " must be a multiple of " +
+           number(multiple) + " elements up to " + number(v.keyDim);
+  if (spec.trailing || spec.tokenGap)
+    return "form attention has no trailing tokens and no gaps";
+  return std::nullopt;
+}
+
 int64_t columnsOf(const CaseSpec &spec) {
   constexpr int64_t usual = 256;
+  if (spec.variant.form == Form::Attention)
+    return spec.columns ? spec.columns : spec.variant.keyDim;
   int64_t multiple = 16 / dtypeSize(spec.variant.dtype);
   return spec.columns         ? spec.columns
          : spec.variant.width ? longestRow(spec.variant) / multiple * multiple
@@ -164,6 +183,9 @@ std::optional<std::string> validate(const CaseSpec &spec) {
     return "D = " + number(spec.columns) + " must be a multiple of " +
            number(multiple) + " elements" +
            (v.width ? " up to " + number(longestRow(v)) : "");
+  if (v.form == Form::Attention)
+    if (auto problem = validateAttention(spec))
+      return problem;
   if (!findRecipe(spec.recipe))
     return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
   return std::nullopt;
@@ -171,6 +193,8 @@ std::optional<std::string> validate(const CaseSpec &spec) {
 
 std::string describeAbsent(const CaseSpec &spec) {
   std::string text;
+  if (spec.variant.form == Form::Attention)
+    return isAbsent(spec, "slots") ? " no-slots" : "";
   if (spec.variant.form == Form::Rows) {
     for (const char *name : {"branch", "sum", "index"})
       if (isAbsent(spec, name))
@@ -201,6 +225,9 @@ std::string describe(const CaseSpec &spec) {
   }
   if (spec.variant.form == Form::Rows)
     text += " D" + number(columnsOf(spec));
+  else if (spec.variant.form == Form::Attention)
+    text += " H" + number(spec.heads) + " D" + number(columnsOf(spec)) +
+            (spec.hasBadIndices ? " bad-indices" : "");
   else
     text += " H" + number(spec.heads) + " HV" +
             number(spec.valueHeads ? spec.valueHeads : spec.heads);
@@ -227,13 +254,19 @@ Case makeCase(CaseSpec spec) {
   c.description = std::move(spec);
   c.bounds = boundsOf(c.description);
   c.bufferTokens = c.bounds.back() + c.description.trailing;
-  c.scaleValue = static_cast<float>(c.description.scale.value_or(
-      1.0 / std::sqrt(static_cast<double>(c.description.variant.keyDim))));
+  bool isAttention = c.description.variant.form == Form::Attention;
+  double scale =
+      isAttention
+          ? 3.0 // queries have length 1
+          : 1.0 / std::sqrt(static_cast<double>(c.description.variant.keyDim));
+  c.scaleValue = static_cast<float>(c.description.scale.value_or(scale));
   c.args = kernelArgs(c.description.variant);
   if (c.description.variant.slots)
     c.choosePool();
   c.addBuffers();
   c.fill();
+  if (isAttention)
+    fillTable(c);
   if (c.description.variant.slots)
     c.fillIndices();
   c.keepCaches();
@@ -338,6 +371,8 @@ void Case::provideWorkspace(int64_t bytes) {
 }
 
 int64_t Case::sizeOf(const std::string &name) const {
+  if (description.variant.form == Form::Attention)
+    return attentionSize(*this, name);
   if (name == "N")
     return sequences();
   if (name == "T") // all tokens when packed, else those of one sequence
@@ -410,8 +445,16 @@ RowOperands rowOperandsOf(const Case &c) {
 }
 
 Results oracleOf(const Case &c, int threads) {
-  return c.spec().variant.form == Form::Rows ? runRows(rowOperandsOf(c))
-                                             : run(operandsOf(c), threads);
+  switch (c.spec().variant.form) {
+  case Form::Rows:
+    return runRows(rowOperandsOf(c));
+  case Form::Attention:
+    return runAttention(attentionOperandsOf(c), threads);
+  case Form::Chunk:
+  case Form::Step:
+    break;
+  }
+  return run(operandsOf(c), threads);
 }
 
 Operands operandsOf(const Case &c) {

@@ -107,6 +107,8 @@ void Case::fill() {
       fillPlaces(buffer);
       continue;
     }
+    if (buffer.name() == "table" || buffer.name() == "lengths")
+      continue; // fillTable
     if (buffer.name() == "slots" || buffer.name() == "sources" ||
         buffer.name() == "snapshots" || buffer.name() == "accepted")
       continue;                     // fillIndices

@@ -1,6 +1,7 @@
 #include "kdac/Reference/Interpreter.h"
 
 #include "kdac/Dialect/Dplr.h"
+#include "kdac/Reference/Attention.h"
 #include "kdac/Reference/Float.h"
 #include "kdac/Reference/Places.h"
 #include "kdac/Reference/Reference.h"
@@ -97,6 +98,7 @@ private:
   LogicalResult visit(dplr::CombineOp op);
   LogicalResult visit(dplr::LatentOp op);
   LogicalResult visit(dplr::MixOp op);
+  LogicalResult visit(dplr::LatentAttentionOp op);
   Rows matrix(Value value);
   RowOperands rowOperands(Operation *op, RowOp kind);
   LogicalResult keepRows(Value result, const RowOperands &o);
@@ -563,12 +565,39 @@ LogicalResult Interpreter::visit(dplr::MixOp op) {
   return keepRows(op.getResult(), o);
 }
 
+/// R is a size of a call that no tensor has: rows are as wide as they can be.
+LogicalResult Interpreter::visit(dplr::LatentAttentionOp op) {
+  const Tensor &query = at(op.getQuery()), &pages = at(op.getPages());
+  AttentionOperands o;
+  o.sequences = query.shape[0];
+  o.heads = query.shape[1];
+  o.width = query.shape[2];
+  o.values = op.getValueWidth();
+  if (o.width != static_cast<int64_t>(op.getKeyWidth()))
+    return op.emitError() << "interpreter: expected rows of "
+                          << op.getKeyWidth() << " elements, but got "
+                          << o.width;
+  o.q = sequence(op.getQuery());
+  o.pages = stored(pages, o.width, o.width);
+  o.pageCount = pages.shape[0];
+  o.pageRows = pages.shape[1];
+  o.slotCount = at(op.getTable()).shape[0];
+  o.tablePitch = at(op.getTable()).shape[1];
+  o.table = indices(op.getTable());
+  o.slots = indices(op.getSlots());
+  o.lengths = indices(op.getLengths());
+  o.scale = at(op.getScale()).element(0);
+  keep(op.getResult(), runAttention(o).out, {o.sequences, o.heads, o.values});
+  return success();
+}
+
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
             dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp,
             dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp, dplr::GatherOp,
-            dplr::CombineOp, dplr::LatentOp, dplr::MixOp>(
+            dplr::CombineOp, dplr::LatentOp, dplr::MixOp,
+            dplr::LatentAttentionOp>(
           [&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()

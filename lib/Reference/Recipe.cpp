@@ -191,7 +191,8 @@ const Recipe *findRecipe(std::string_view name) {
 double drawElement(const Recipe &recipe, const Variant &v,
                    const Purpose &purpose, std::string_view name,
                    const Site &site) {
-  if (name == "v" || name == "v_cache" || name == "x" || name == "up")
+  if (name == "v" || name == "v_cache" || name == "x" || name == "up" ||
+      name == "pages")
     return recipe.value(site, purpose);
   if (name == "g" || name == "gate")
     return recipe.gate(site, purpose);

@@ -40,6 +40,15 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
     {T::Gpu, F::Rows, any, any, any, 1.5e-6, 0.0,
      "as on the host, plus exp2, reciprocal and rsqrt of 2^-22, three of them in situ, and 2^-22 of tanh = 0.3"},
 
+    // Attention: errors are relative to the weights' spread, as out's are. Scores
+    // of up to 10 nats lose half an ulp of each term and of each sum.
+    {T::Host, F::Attention, any, any, any, 3e-6, 0.0,
+     "score 10 (576 terms): 10 * 2^-24 * sqrt(24) = 3e-6 at worst, typically a fifth; exp2 2.4e-7, sums 2e-7"},
+    {T::Gpu, F::Attention, any, P::TF32, any, 2.5e-4, 0.0,
+     "weights rounded to f16: 0.42 * 2^-11 = 2.06e-4 each, in the spread that out has; f32 as on the host"},
+    {T::Gpu, F::Attention, any, any, any, 1.8e-3, 0.0,
+     "weights rounded to bf16: 0.42 * 2^-8 = 1.65e-3 each, in the spread that out has; f32 as on the host"},
+
     // Chunk form on the host: f32 products. A cumulative base-2 log-decay G loses
     // half an ulp of |G|, a relative error in exp2(G_i - G_j).
     {T::Host, F::Chunk, D::Extreme, any, any, 1e-4, 1e-4,
@@ -134,6 +143,8 @@ double roundingOf(DType dtype) {
 } // namespace
 
 Products productsOf(const Variant &variant) {
+  if (isGpu(variant) && variant.form == Form::Attention)
+    return variant.dtype == DType::BF16 ? Products::BF16 : Products::TF32;
   if (!isGpu(variant) || variant.form != Form::Chunk)
     return Products::F32;
   if (variant.precision == Precision::High && hasRefinedSchedule(variant))

@@ -284,10 +284,10 @@ kdac_status *kdac_kernel_load_named(kdac_device *device, const kdac_pack *pack,
     return invalid("name is null");
   StatusOr<const PackVariant *> variant =
       selectNamed(pack->reader, device->place(), name);
-  if (variant.ok() && (*variant)->variant.form == Form::Rows)
+  if (variant.ok() && !isRecurrent((*variant)->variant.form))
     return invalid(std::string(name) +
-                   " is an operation on rows, for which there is no call; "
-                   "the C++ runtime has them");
+                   " is no recurrence; there is no call for it but in the C++ "
+                   "runtime");
   return variant.ok() ? load(*device, *pack, **variant, out_kernel)
                       : toC(variant.status());
 }

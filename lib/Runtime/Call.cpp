@@ -298,6 +298,38 @@ static Status checkRows(const PackVariant &variant, const Launch &launch,
   return Status::success();
 }
 
+/// Of form attention: sizes that the kernel has room for, tensors of less than
+/// 2^63 bytes.
+static Status checkAttention(const PackVariant &variant, const Reader &reader) {
+  const Variant &v = variant.variant;
+  constexpr int64_t widest = 8; // bytes of an element
+  int64_t row = reader.size("D"), values = reader.size("R");
+  if (values > v.valueDim || values > row ||
+      row - values > v.keyDim - v.valueDim)
+    return refuse("arguments D = " + std::to_string(row) +
+                  " and R = " + std::to_string(values) +
+                  " do not fit; the kernel takes values of up to " +
+                  std::to_string(v.valueDim) + " elements and " +
+                  std::to_string(v.keyDim - v.valueDim) + " more of a row");
+  if (!product({reader.size("N"), reader.size("H"), row, widest}) ||
+      !product({reader.size("P"), pageKeys, row, widest}) ||
+      !product({reader.size("S"), reader.size("table_pitch"), pageKeys}))
+    return refuse("the sizes make a tensor larger than 2^63 bytes");
+  return Status::success();
+}
+
+/// Of a recurrence.
+static Status checkRecurrence(const PackVariant &variant, const Launch &launch,
+                              const Reader &reader) {
+  if (Status status = checkHeads(reader); !status.ok())
+    return status;
+  if (Status status = checkPool(variant, reader); !status.ok())
+    return status;
+  if (Status status = checkCaches(variant, reader); !status.ok())
+    return status;
+  return checkExtents(variant, launch, reader);
+}
+
 Status checkCall(const PackVariant &variant, const Launch &launch,
                  CallArguments argv) {
   Reader reader(launch, argv);
@@ -315,14 +347,11 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
   }
   if (variant.variant.form == Form::Rows)
     return checkRows(variant, launch, reader);
-  if (Status status = checkHeads(reader); !status.ok())
-    return status;
-  if (Status status = checkPool(variant, reader); !status.ok())
-    return status;
-  if (Status status = checkCaches(variant, reader); !status.ok())
-    return status;
-  if (Status status = checkExtents(variant, launch, reader); !status.ok())
-    return status;
+  Status sizes = variant.variant.form == Form::Attention
+                     ? checkAttention(variant, reader)
+                     : checkRecurrence(variant, launch, reader);
+  if (!sizes.ok())
+    return sizes;
   StatusOr<int64_t> workspace = workspaceBytes(variant, argv);
   if (!workspace.ok())
     return workspace.status();

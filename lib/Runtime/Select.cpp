@@ -253,9 +253,10 @@ StatusOr<const PackVariant *> selectVariant(const PackReader &pack,
     return wanted.status();
   const Manifest &manifest = pack.manifest();
   Choice choice{manifest, place};
-  bool isRows = wanted->variant.form == Form::Rows;
+  Form form = wanted->variant.form;
   for (const PackVariant &v : manifest.variants) {
-    if (isRows != (v.variant.form == Form::Rows))
+    bool areRecurrent = isRecurrent(form) && isRecurrent(v.variant.form);
+    if (!areRecurrent && form != v.variant.form)
       continue; // no near miss, whatever the options
     Reasons reasons = reasonsAgainst(manifest, v, place, request, *wanted);
     choice.add(v, std::move(reasons));
@@ -268,8 +269,9 @@ StatusOr<const PackVariant *> selectVariant(const PackReader &pack,
                     (!choice.rejected.empty()
                          ? listed(std::move(choice.rejected))
                      : manifest.variants.empty() ? "it is empty"
-                     : isRows ? "it has no operations on rows"
-                              : "it has no recurrences"));
+                     : form == Form::Rows      ? "it has no operations on rows"
+                     : form == Form::Attention ? "it has no attention"
+                                               : "it has no recurrences"));
 }
 
 StatusOr<const PackVariant *>

@@ -1,4 +1,5 @@
 #include "Bench.h"
+#include "BenchAttention.h"
 #include "Graphs.h"
 #include "Timing.h"
 
@@ -94,6 +95,8 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
   }
   if (v.form == Form::Rows)
     return checkRows(v, shape, call, entry);
+  if (v.form == Form::Attention)
+    return checkAttention(v, shape, call, entry);
   std::vector<int64_t> heads = sampledHeads(shape);
   int64_t stateSize = v.keyDim * v.valueDim;
   StatusOr<Buffer> out =
@@ -149,6 +152,24 @@ Status BenchRunner::checkRows(const Variant &v, const BenchShape &shape,
   if (sum.ok())
     entry.errorState = *sum;
   return sum.ok() ? Status::success() : sum.status();
+}
+
+Status BenchRunner::checkAttention(const Variant &v, const BenchShape &shape,
+                                   const BenchCall &call, Entry &entry) {
+  std::vector<int64_t> heads = sampledHeads(shape);
+  reference::Results expected = reference::runAttention(
+      attentionOperands(v, shape, patterns, heads), session.settings.threads);
+  session.beat();
+  StatusOr<Buffer> out =
+      sampledOutput(*call.find("out"), "out", v.dtype, shape.sequences,
+                    shape.heads, v.valueDim, heads);
+  if (!out.ok())
+    return out.status();
+  Comparison error = compare(*out, expected.out, shape.sequences);
+  entry.errorOut = error.relative;
+  reference::Tolerance tolerance =
+      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
+  return judge(error, tolerance.out, v.valueDim, tolerance.outRow);
 }
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,

@@ -1,4 +1,5 @@
 #include "BenchCall.h"
+#include "BenchAttention.h"
 
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Float.h"
@@ -29,6 +30,8 @@ struct Sizes {
   const BenchShape &shape;
 
   int64_t elements(const Arg &arg) const {
+    if (v.form == Form::Attention)
+      return attentionElements(v, shape, arg.name);
     int64_t hv = shape.valueHeads, state = hv * v.keyDim * v.valueDim;
     int64_t width = rowElements(arg);
     if (v.form == Form::Rows) // of x as many rows as are picked or mixed
@@ -101,6 +104,8 @@ struct Sizes {
                                                        : heads;
   }
   int64_t size(const std::string &name, const std::vector<Arg> &args) const {
+    if (v.form == Form::Attention)
+      return attentionSize(v, shape, name);
     if (name == "N")
       return shape.sequences;
     if (name == "T")
@@ -259,7 +264,8 @@ Status BenchCall::add(const Device &device, const Variant &variant,
     return Status::success();
   }
   if (arg.kind == ArgKind::Scale) {
-    float scale = arg.name == "scale"
+    float scale = variant.form == Form::Attention ? attentionScale
+                  : arg.name == "scale"
                       ? 1 / std::sqrt(static_cast<float>(variant.keyDim))
                       : reference::usualScale(arg.name);
     std::memcpy(&slots[i], &scale, sizeof scale);
@@ -279,6 +285,9 @@ Status BenchCall::add(const Device &device, const Variant &variant,
   Status status =
       arg.kind == ArgKind::Output && !reference::isCache(arg.name)
           ? buffer->fill(0xff, stream)
+      : variant.form == Form::Attention && arg.dtype == DType::I32
+          ? uploadIntegers(*buffer, arg.dtype,
+                           attentionIntegers(variant, shape, arg.name))
       : arg.name == "offsets"
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
       : variant.rows == RowOp::Latent && arg.name == "slots"

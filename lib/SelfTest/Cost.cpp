@@ -86,7 +86,7 @@ std::string tokenFlops(const Variant &variant) {
 }
 
 double flopRate(const Variant &variant, const Gpu &gpu) {
-  if (variant.form != Form::Chunk)
+  if (variant.form != Form::Chunk && variant.form != Form::Attention)
     return gpu.scalarFlops;
   switch (reference::productsOf(variant)) {
   case reference::Products::BF16:
@@ -138,6 +138,11 @@ static int64_t elementFlops(RowOp op) {
 }
 
 CostFormulas costOf(const Variant &variant, bool packed) {
+  if (variant.form == Form::Attention) {
+    std::string bytes = std::to_string(dtypeSize(variant.dtype));
+    return {bytes + " * N * H * (K + V) + " + bytes + " * tokens * K",
+            "2 * tokens * H * (K + V)"};
+  }
   if (variant.form == Form::Rows)
     return {bytesFormula(variant, packed),
             "tokens * D * " +

@@ -27,8 +27,7 @@ ordered_json caseJson(const PackVariant &packed, const Entry &entry) {
   ordered_json lengths;
   if (!entry.lengths.empty())
     lengths = entry.lengths;
-  bool isRows = v.form == Form::Rows; // whose recurrence means nothing
-  return {{"recurrence", isRows ? "none" : v.recurrence},
+  return {{"recurrence", isRecurrent(v.form) ? v.recurrence : "none"},
           {"form", spell(v.form)},
           {"B", entry.batch},
           {"T", entry.tokens},

@@ -122,6 +122,36 @@ std::vector<CaseSpec> rowCases(const Variant &v) {
           of(0, longest)};
 }
 
+/// Lengths around pages and none; more heads than a program has, and one;
+/// narrow rows; bad indices; lengths for one split of a sequence, and for all.
+std::vector<CaseSpec> attentionCases(const Variant &v) {
+  auto of = [](std::vector<int64_t> lengths, int64_t heads,
+               const char *recipe = "random") {
+    return packed(std::move(lengths), heads, heads, recipe);
+  };
+  CaseSpec bad = of({130, 70, 192, 10}, 7);
+  bad.hasBadIndices = true;
+  CaseSpec order = of({33, 65}, 12);
+  order.hasSlots = false;
+  CaseSpec narrow = of({100, 64}, 4);
+  narrow.columns = v.keyDim / 3 / 8 * 8;
+  std::vector<CaseSpec> all = {of({0, 1, 63, 64, 65, 200}, 5),
+                               of({129}, 33),
+                               bad,
+                               of({300, 0, 129}, 16),
+                               order,
+                               narrow,
+                               of({90}, 1, "correlated"),
+                               of({1}, 64, "large_v"),
+                               of({0, 0}, 3)};
+  // A share for every multiprocessor: a program has all of its sequence.
+  std::vector<int64_t> lengths(34, 1);
+  lengths[3] = 330;
+  lengths[20] = 65;
+  all.push_back(of(lengths, 64));
+  return all;
+}
+
 bool parseCount(const std::string &text, int64_t &value) {
   char *end = nullptr;
   errno = 0;
@@ -175,14 +205,16 @@ bool parseShape(const std::string &text, BenchShape &shape) {
 
 std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
                               bool many) {
-  bool isRows = variant.form == Form::Rows;
-  std::vector<CaseSpec> specs = isRows ? rowCases(variant)
+  bool isAttention = variant.form == Form::Attention;
+  std::vector<CaseSpec> specs = variant.form == Form::Rows ? rowCases(variant)
+                                : isAttention ? attentionCases(variant)
                                 : variant.form == Form::Chunk ? chunkCases()
                                                               : stepCases();
   if (variant.slots)
     for (CaseSpec &spec : poolCases(variant.form == Form::Chunk ? 70 : 4))
       specs.push_back(std::move(spec));
-  if (many && !isRows && variant.keyDim * variant.valueDim <= smallState) {
+  if (many && isRecurrent(variant.form) &&
+      variant.keyDim * variant.valueDim <= smallState) {
     CaseSpec most = stateless(dense(65537, 1, 1, 1));
     most.checked = false; // every index with every other takes half a minute
     specs.push_back(most);

@@ -1,3 +1,4 @@
+#include "AttentionForm.h"
 #include "KernelBuilder.h"
 #include "RowsForm.h"
 #include "kdac/Passes.h"
@@ -118,6 +119,14 @@ LogicalResult lower(func::FuncOp function) {
     if (failed(op))
       return failure();
     buildRows(function, *op, schedule);
+    function.erase();
+    return success();
+  }
+  if (isAttentionForm(function)) {
+    FailureOr<dplr::LatentAttentionOp> op = matchAttention(function);
+    if (failed(op))
+      return failure();
+    buildAttention(function, *op, schedule);
     function.erase();
     return success();
   }

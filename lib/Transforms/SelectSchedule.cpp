@@ -1,3 +1,4 @@
+#include "AttentionForm.h"
 #include "Problem.h"
 #include "RowsForm.h"
 #include "kdac/Passes.h"
@@ -357,6 +358,17 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
         if (failed(op))
           return signalPassFailure();
         function->setAttr(tile::kScheduleAttr, chooseRows(*op, *row));
+        continue;
+      }
+      if (isAttentionForm(function)) {
+        FailureOr<dplr::LatentAttentionOp> op = matchAttention(function);
+        if (failed(op))
+          return signalPassFailure();
+        FailureOr<tile::ScheduleAttr> schedule =
+            chooseAttention(*op, *row, chunk);
+        if (failed(schedule))
+          return signalPassFailure();
+        function->setAttr(tile::kScheduleAttr, *schedule);
         continue;
       }
       FailureOr<tile::ScheduleAttr> schedule = select(function, *row);

@@ -158,12 +158,20 @@ Value TileBuilder::window(Value x, int64_t first, int64_t rows) {
                                 first);
 }
 
-Value TileBuilder::sum(Value x, int64_t along) {
+static Value reduce(TileBuilder &b, Value x, int64_t along, bool greatest) {
   auto type = cast<RankedTensorType>(x.getType());
-  Type result = getF32Type();
+  Type result = b.getF32Type();
   if (type.getRank() == 2)
-    result = tileType({type.getDimSize(1 - along)});
-  return tile::ReduceOp::create(*this, result, x, along);
+    result = b.tileType({type.getDimSize(1 - along)});
+  return tile::ReduceOp::create(b, result, x, along, greatest);
+}
+
+Value TileBuilder::sum(Value x, int64_t along) {
+  return reduce(*this, x, along, false);
+}
+
+Value TileBuilder::greatest(Value x, int64_t along) {
+  return reduce(*this, x, along, true);
 }
 
 Value TileBuilder::maskRows(Value x, Value rows) {

@@ -70,6 +70,7 @@ public:
   Value row(Value x, int64_t index);
   Value window(Value x, int64_t first, int64_t rows);
   Value sum(Value x, int64_t along);
+  Value greatest(Value x, int64_t along);
   /// x where the row number is below `rows`, else 0.
   Value maskRows(Value x, Value rows);
   /// x where column < row (strict) or column <= row, else 0.

@@ -5,6 +5,8 @@
 #include "llvm/ADT/DenseMap.h"
 #include "llvm/Support/MathExtras.h"
 
+#include <numeric>
+
 using namespace mlir;
 
 namespace kdac {
@@ -19,6 +21,7 @@ using tile::Home;
 struct Buffer {
   int64_t bytes, first, last; ///< size; positions of first write, last read
   int64_t offset = 0;
+  bool isFree = false; ///< at once: there is a barrier behind the last read
 };
 
 class Placer {
@@ -38,6 +41,7 @@ private:
   Home homeOf(Value value);
   Home homeOfElementwise(Operation *op);
   Home homeInStep(Operation *op, Value value);
+  bool isHeld(Value value);
   bool makesVectorsOnce();
   int64_t lastUse(Value value);
   int64_t position(Operation *op) { return positions.lookup(op); }
@@ -93,6 +97,17 @@ static bool readsGlobal(Operation *op) {
          });
 }
 
+/// True if `value` is computed from what a product or a loop made, whose
+/// elements are distributed.
+static bool readsProduct(Value value) {
+  if (!isTile(value))
+    return false;
+  Operation *op = value.getDefiningOp();
+  if (!op || isa<tile::DotOp, scf::ForOp>(op))
+    return true;
+  return isElementwise(op) && llvm::any_of(op->getOperands(), readsProduct);
+}
+
 /// Tensor cores read their operands from shared memory, and so does the
 /// triangular inverse. A vector repeated over a tile is kept there when making
 /// it means global loads.
@@ -107,7 +122,7 @@ Home Placer::homeOfElementwise(Operation *op) {
         return Home::Shared;
     if (isa<tile::BroadcastOp>(user) && readsGlobal(op))
       return Home::Shared;
-    if (isa<scf::YieldOp>(user) && rank(result) == 2)
+    if (isa<scf::YieldOp>(user))
       return Home::Registers;
   }
   return Home::Inline;
@@ -155,6 +170,10 @@ Home Placer::homeOf(Value value) {
     bool copied = inLoop && (rank(value) == 2 || schedule.getStages() > 1);
     return copied ? Home::Shared : homeOfElementwise(op);
   }
+  // A number a row stays with the threads that have elements of the row.
+  if (isa<tile::ReduceOp>(op) && rank(op->getOperand(0)) == 2 &&
+      readsProduct(op->getOperand(0)))
+    return Home::Registers;
   return isElementwise(op) ? homeOfElementwise(op) : Home::Shared;
 }
 
@@ -175,6 +194,17 @@ int64_t Placer::lastUse(Value value) {
         last = std::max(last, loopEnds.lookup(loop));
   }
   return last;
+}
+
+/// True of what products in a loop of the attention form take from outside of
+/// it as their left side: it waits in registers.
+bool Placer::isHeld(Value value) {
+  return schedule.getForm() == "attention" &&
+         llvm::all_of(value.getUses(), [&](OpOperand &use) {
+           auto dot = dyn_cast<tile::DotOp>(use.getOwner());
+           return dot && use.getOperandNumber() == 0 &&
+                  dot->getParentOp() != value.getParentBlock()->getParentOp();
+         });
 }
 
 /// Rows are 16 bytes longer than their elements, an odd multiple of 16 bytes,
@@ -238,6 +268,28 @@ void Placer::placeOp(Operation *op) {
       places.push_back(shared(type.getShape(), type.getElementType(),
                               position(op),
                               std::max(position(op), lastUse(result))));
+    if (home == Home::Shared && isHeld(result)) {
+      Operation *loop = result.user_begin()->getParentOp();
+      buffers.back().last = position(loop) - 1;
+      buffers.back().isFree = true;
+    }
+  }
+  if (auto reduce = dyn_cast<tile::ReduceOp>(op);
+      reduce && reduce.getAlong() == 0 && rank(reduce.getInput()) == 2 &&
+      tile::loopsOverTiles(schedule)) {
+    // A part of every column from every line of threads.
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    places.push_back(shared({32 * schedule.getWarps()}, type.getElementType(),
+                            position(op), position(op)));
+  }
+  if (isa<tile::ReduceOp>(op) && !isStep() &&
+      homeOf(op->getResult(0)) == Home::Registers) {
+    // A part of every row from every warp that has some of it.
+    auto type = cast<RankedTensorType>(op->getResult(0).getType());
+    int64_t rows = type.getDimSize(0), warps = schedule.getWarps();
+    int64_t parts = warps / std::gcd(rows / 16, warps);
+    places.push_back(shared({rows * parts}, type.getElementType(), position(op),
+                            position(op)));
   }
   if (auto gram = dyn_cast<tile::DecayedGramOp>(op)) {
     // Scratch for the scaled factors: every left side's, then the right side's
@@ -262,7 +314,8 @@ void Placer::assignOffsets() {
     SmallVector<Buffer *> rivals;
     for (Buffer *other : done)
       if (isStep() ||
-          (other->first <= buffer.last && buffer.first <= other->last + rest))
+          (other->first <= buffer.last &&
+           buffer.first <= other->last + (other->isFree ? 0 : rest)))
         rivals.push_back(other);
     llvm::sort(rivals,
                [](Buffer *a, Buffer *b) { return a->offset < b->offset; });

@@ -12,8 +12,10 @@ namespace {
 template <typename Enum, size_t N>
 using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
 
-constexpr Spellings<Form, 3> forms{
-    {{Form::Chunk, "chunk"}, {Form::Step, "step"}, {Form::Rows, "rows"}}};
+constexpr Spellings<Form, 4> forms{{{Form::Chunk, "chunk"},
+                                    {Form::Step, "step"},
+                                    {Form::Rows, "rows"},
+                                    {Form::Attention, "attention"}}};
 constexpr Spellings<RowOp, 10> rowOps{{{RowOp::None, "none"},
                                        {RowOp::Norm, "norm"},
                                        {RowOp::Add, "add"},
@@ -191,6 +193,8 @@ std::optional<Gate> parseGate(std::string_view t) { return parseIn(gates, t); }
 std::optional<Beta> parseBeta(std::string_view t) { return parseIn(betas, t); }
 
 std::string_view equationOf(const Variant &v) {
+  if (v.form == Form::Attention)
+    return "out = softmax(scale q C^T) C[:R], C the cached rows of a sequence";
   switch (v.rows) {
   case RowOp::None:
     return v.row().summary;
@@ -215,6 +219,10 @@ std::string_view equationOf(const Variant &v) {
     return "y = sum_j softmax_j(query x_j / sqrt(mean(x_j^2) + eps)) x_j";
   }
   return "?";
+}
+
+bool isRecurrent(Form form) {
+  return form == Form::Chunk || form == Form::Step;
 }
 
 bool picksRows(RowOp op) { return op == RowOp::Gather || op == RowOp::Combine; }
@@ -245,8 +253,24 @@ int64_t dtypeSize(DType dtype) {
   return 0;
 }
 
-/// A variant of form rows, with nothing of a recurrence: one name for one
+/// What a variant of another form has in common with `v`: one name for one
 /// kernel.
+static Variant withoutRecurrence(const Variant &v) {
+  Variant bare;
+  bare.form = v.form;
+  bare.dtype = bare.stateDtype = v.dtype; // the second: of a norm's sum
+  bare.keyDim = v.keyDim;
+  bare.valueDim = v.valueDim;
+  bare.target = v.target;
+  bare.recurrence = "linear";
+  bare.gate = Gate::None;
+  bare.gateDtype = v.dtype;
+  bare.beta = Beta::None;
+  bare.l2norm = false;
+  return bare;
+}
+
+/// A variant of form rows, with nothing of a recurrence.
 static std::optional<std::string> resolveRows(Variant &v) {
   constexpr int64_t widest = 32768;
   if (v.rows == RowOp::None)
@@ -260,25 +284,43 @@ static std::optional<std::string> resolveRows(Variant &v) {
     return "width = " + std::to_string(v.width) +
            " is not supported with rows " + std::string(spell(v.rows)) +
            "; use 1 to " + std::to_string(widest);
-  Variant rows;
-  rows.form = Form::Rows;
+  Variant rows = withoutRecurrence(v);
   rows.rows = v.rows;
   rows.width = isBounded ? v.width : 0;
-  rows.dtype = rows.stateDtype = v.dtype; // the second: of the sum
-  rows.target = v.target;
-  rows.recurrence = "linear";
   rows.keyDim = rows.valueDim = 1;
-  rows.gate = Gate::None;
-  rows.gateDtype = v.dtype;
-  rows.beta = Beta::None;
-  rows.l2norm = false;
   v = rows;
+  return std::nullopt;
+}
+
+/// The same of form attention.
+static std::optional<std::string> resolveAttention(Variant &v) {
+  auto suits = [](int64_t width, int64_t most) {
+    return width >= 64 && width <= most && width % 64 == 0;
+  };
+  int64_t rest = v.keyDim - v.valueDim;
+  if (!suits(v.valueDim, 512) || !suits(rest, 256))
+    return "value-dim = " + std::to_string(v.valueDim) +
+           " and key-dim = " + std::to_string(v.keyDim) +
+           " are not supported in form attention; use a value-dim of 64 to 512 "
+           "and a key-dim that is 64 to 256 more, both multiples of 64";
+  if (!isFloat(v.dtype))
+    return "dtype " + quoted(spell(v.dtype)) +
+           " is not supported; use bf16, f16 or f32";
+  if (v.dtype == DType::F32 && v.target != "host")
+    return "dtype f32 is not supported in form attention on GPUs, whose "
+           "products round it; use bf16 or f16, or target host";
+  if (v.rows != RowOp::None || v.width != 0)
+    return "rows and width belong to form rows; leave them out with form "
+           "attention";
+  v = withoutRecurrence(v);
   return std::nullopt;
 }
 
 std::optional<std::string> resolve(Variant &v) {
   if (v.form == Form::Rows)
     return resolveRows(v);
+  if (v.form == Form::Attention)
+    return resolveAttention(v);
   if (v.rows != RowOp::None || v.width != 0)
     return "rows and width belong to form rows; leave them out with form " +
            std::string(spell(v.form));
@@ -323,6 +365,9 @@ static std::string epsToken(double eps) {
 }
 
 std::string variantStem(const Variant &v) {
+  if (v.form == Form::Attention)
+    return "attention.k" + std::to_string(v.keyDim) + "v" +
+           std::to_string(v.valueDim) + "." + std::string(spell(v.dtype));
   if (v.form == Form::Rows)
     return "rows." + std::string(spell(v.rows)) +
            (v.width ? ".w" + std::to_string(v.width) : "") + "." +
@@ -452,9 +497,27 @@ static std::vector<Arg> rowArgs(const Variant &v) {
   return args;
 }
 
+/// See kernelArgs.
+static std::vector<Arg> attentionArgs(const Variant &v) {
+  std::vector<Arg> args = {
+      {"q", ArgKind::Input, v.dtype, false, "[N, H, D]"},
+      {"pages", ArgKind::Input, v.dtype, false, "[P, 64, D]"},
+      {"table", ArgKind::Input, DType::I32, false, "[S, table_pitch]"},
+      {"slots", ArgKind::Input, DType::I32, true, "[N]"},
+      {"lengths", ArgKind::Input, DType::I32, false, "[N]"},
+      {"out", ArgKind::Output, v.dtype, false, "[N, H, R]"},
+      {"workspace", ArgKind::Workspace, DType::I8, true, "bytes"}};
+  for (const char *size : {"N", "H", "D", "R", "P", "S", "table_pitch"})
+    args.push_back({size, ArgKind::Size, DType::I64, false, ""});
+  args.push_back({"scale", ArgKind::Scale, DType::F32, false, ""});
+  return args;
+}
+
 std::vector<Arg> kernelArgs(const Variant &v) {
   if (v.form == Form::Rows)
     return rowArgs(v);
+  if (v.form == Form::Attention)
+    return attentionArgs(v);
   const Recurrence &row = v.row();
   std::vector<Arg> args;
   std::vector<std::string> strided;

@@ -36,3 +36,33 @@ func.func @window(%out: !tile.ref<f32>, %n: index)
   %0 = tile.window %x[3] : tensor<67x32xf32> -> tensor<64x32xf32>
   return
 }
+
+// -----
+
+#a = #tile.schedule<target = "sm_90a", form = "attention", chunk = 32, leaf = 1,
+                    v_tile = 16, warps = 8, stages = 1, operand = bf16, gram = bf16>
+
+func.func @greatest(%x: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #a} {
+  %c0 = arith.constant 0 : index
+  %a = tile.load %x[%c0] stride %n valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x16xf32>
+  // expected-error @below {{finds the greatest along rows that no product made; of products, columns and vectors works}}
+  %s = tile.reduce %a along 1 greatest : tensor<16x16xf32> -> tensor<16xf32>
+  tile.store %s, %out[%c0] stride %n valid [%n] align 4 : tensor<16xf32>, !tile.ref<f32>
+  return
+}
+
+// -----
+
+#a = #tile.schedule<target = "sm_90a", form = "attention", chunk = 32, leaf = 1,
+                    v_tile = 16, warps = 1, stages = 1, operand = bf16, gram = bf16>
+
+func.func @columns(%x: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #a} {
+  %c0 = arith.constant 0 : index
+  %a = tile.load %x[%c0] stride %n valid [%n, %n] align 16 : !tile.ref<f32> -> tensor<16x48xf32>
+  // expected-error @below {{reduces 16 rows of 48 columns with 32 threads, which should be a multiple of the columns}}
+  %s = tile.reduce %a along 0 : tensor<16x48xf32> -> tensor<48xf32>
+  tile.store %s, %out[%c0] stride %n valid [%n] align 4 : tensor<48xf32>, !tile.ref<f32>
+  return
+}

@@ -89,3 +89,12 @@ module {
 // expected-error @below {{expected one tile kernel, since a Triton IR file holds one, but got 0}}
 module {
 }
+
+// -----
+
+func.func @greatest(%x: !tile.ref<f32>) attributes {tile.kernel} {
+  %0 = arith.constant dense<1.0> : tensor<16x16xf32>
+  // expected-error @below {{'tile.reduce' op has no Triton IR; only sums have}}
+  %1 = tile.reduce %0 along 1 greatest : tensor<16x16xf32> -> tensor<16xf32>
+  return
+}

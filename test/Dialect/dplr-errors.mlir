@@ -327,6 +327,15 @@ func.func @recurrence_missing_layout(%q: tensor<?x?x64xf32>, %s: f32) {
 
 // -----
 
+func.func @latent_attention_c1(%q: tensor<?x?x?xf32>, %t: tensor<?x?xi32>, %n: tensor<?xi32>, %x: f32) {
+  // expected-error @below {{expected values of 64 to 512 elements and 64 to 256 more of a key, both multiples of 64, but got 512 and 32}}
+  %o = dplr.latent_attention %q pages(%q) table(%t : tensor<?x?xi32>) slots(%n : tensor<?xi32>)
+      lengths(%n : tensor<?xi32>) scale(%x) up_to 544 values 512 : tensor<?x?x?xf32>
+  return
+}
+
+// -----
+
 func.func @rmsnorm_c1(%x: tensor<?x?xf32>, %w: tensor<?xf32>, %e: f32) {
   // expected-error @below {{expected rows of up to 1 element or more, but got 0}}
   %s, %y = dplr.rmsnorm %x weight(%w : tensor<?xf32>) eps(%e) up_to 0 : tensor<?x?xf32>

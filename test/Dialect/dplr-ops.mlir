@@ -158,6 +158,18 @@ func.func @rows(%x: tensor<?x?xbf16>, %b: tensor<?x?xbf16>, %w: tensor<?xf32>,
   return %r : tensor<?x?xbf16>
 }
 
+// CHECK-LABEL: func.func @attention(
+// CHECK: dplr.latent_attention %{{.*}} pages(%{{.*}}) table(%{{.*}} : tensor<?x?xi32>) slots(%{{.*}} : tensor<?xi32>) lengths(%{{.*}} : tensor<?xi32>) scale(%{{.*}}) up_to 576 values 512 : tensor<?x?x?xbf16>
+func.func @attention(%q: tensor<?x?x?xbf16>, %c: tensor<?x?x?xbf16>,
+    %t: tensor<?x?xi32>, %s: tensor<?xi32>, %l: tensor<?xi32>, %x: f32)
+    -> tensor<?x?x?xbf16>
+    attributes {dplr.form = #dplr.form<attention>} {
+  %o = dplr.latent_attention %q pages(%c) table(%t : tensor<?x?xi32>)
+      slots(%s : tensor<?xi32>) lengths(%l : tensor<?xi32>) scale(%x)
+      up_to 576 values 512 : tensor<?x?x?xbf16>
+  return %o : tensor<?x?x?xbf16>
+}
+
 // CHECK-LABEL: func.func @form(
 // CHECK-SAME: dplr.form = #dplr.form<chunk>
 func.func @form() attributes {dplr.form = #dplr.form<chunk>} { return }

@@ -1,7 +1,7 @@
 // One negative per label of dialect/Tile/SPEC.md.
 // RUN: kdac-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{expected form "chunk", "step" or "rows", but got "scan"}}
+// expected-error @below {{expected form "chunk", "step", "rows" or "attention", but got "scan"}}
 func.func private @schedule_c1() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "scan", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32>}
 

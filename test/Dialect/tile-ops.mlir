@@ -141,10 +141,12 @@ func.func @shape(%x: f32) -> tensor<64x128xf32> {
 // CHECK: tile.reduce %{{.*}} along 1 : tensor<64x128xf32> -> tensor<64xf32>
 // CHECK: tile.reduce %{{.*}} along 0 : tensor<64xf32> -> f32
 // CHECK: tile.cumsum %{{.*}} : tensor<64x128xf32>
+// CHECK: tile.reduce %{{.*}} along 1 greatest : tensor<64x128xf32> -> tensor<64xf32>
 func.func @across(%x: tensor<64x128xf32>) -> f32 {
   %0 = tile.reduce %x along 1 : tensor<64x128xf32> -> tensor<64xf32>
   %1 = tile.reduce %0 along 0 : tensor<64xf32> -> f32
   %2 = tile.cumsum %x : tensor<64x128xf32>
+  %3 = tile.reduce %x along 1 greatest : tensor<64x128xf32> -> tensor<64xf32>
   return %1 : f32
 }
 

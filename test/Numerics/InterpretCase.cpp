@@ -30,6 +30,16 @@ std::vector<int64_t> shapeOf(const Case &c, const std::string &name) {
       return {c.tokens()};
     return {picksRows(v.rows) ? c.sourceRows() : c.tokens(), c.columns()};
   }
+  if (v.form == Form::Attention) {
+    int64_t entries = c.find(name) ? c.find(name)->layout().width : 0;
+    if (name == "q")
+      return {c.sequences(), c.heads(), c.columns()};
+    if (name == "pages")
+      return {c.find(name)->layout().tokens / pageKeys, pageKeys, c.columns()};
+    if (name == "table")
+      return {c.sequences() + 2, entries / (c.sequences() + 2)};
+    return {entries};
+  }
   int64_t tokens = c.tokens(), hv = c.valueHeads();
   bool channel = v.row().decay == Decay::Channel;
   if (name == "q" || name == "k" || name == "a" || name == "b")

@@ -69,6 +69,21 @@ TEST(Interpreter, EqualsTheOracleOnRows) {
   }
 }
 
+TEST(Interpreter, EqualsTheOracleOnAttention) {
+  MLIRContext context;
+  for (bool hasSlots : {false, true}) {
+    CaseSpec spec;
+    spec.variant.form = Form::Attention;
+    spec.variant.keyDim = 128;
+    spec.variant.valueDim = 64;
+    ASSERT_EQ(resolve(spec.variant), std::nullopt);
+    spec.lengths = {70, 0, 5};
+    spec.heads = 3;
+    spec.hasSlots = hasSlots;
+    expectOracle(context, spec);
+  }
+}
+
 TEST(Interpreter, EqualsTheOracleOnEveryMap) {
   MLIRContext context;
   for (Gate gate : {Gate::Identity, Gate::Softplus, Gate::Bounded})

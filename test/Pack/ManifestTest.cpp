@@ -81,6 +81,46 @@ TEST(Manifest, DecodeVariantsThatCannotExist) {
             "norm eps 0.000000 is not supported; use a number between 0 and 1");
 }
 
+TEST(Manifest, AttentionHasNothingOfARecurrence) {
+  Variant v;
+  v.form = Form::Attention;
+  v.keyDim = 576;
+  v.valueDim = 512;
+  v.recurrence = "gla";
+  v.precision = Precision::High;
+  ASSERT_EQ(resolve(v), std::nullopt);
+  EXPECT_EQ(variantName(v), "attention.k576v512.bf16.host");
+  StatusOr<Variant> back = variantFromJson(toJson(v));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(toJson(*back), toJson(v));
+}
+
+TEST(Manifest, AttentionThatCannotExist) {
+  auto refusal = [](auto change) {
+    Variant v;
+    v.form = Form::Attention;
+    v.keyDim = 576;
+    v.valueDim = 512;
+    change(v);
+    return resolve(v).value_or("");
+  };
+  EXPECT_EQ(refusal([](Variant &v) { v.keyDim = 512; }),
+            "value-dim = 512 and key-dim = 512 are not supported in form "
+            "attention; use a value-dim of 64 to 512 and a key-dim that is 64 "
+            "to 256 more, both multiples of 64");
+  EXPECT_EQ(refusal([](Variant &v) {
+              v.dtype = DType::F32;
+              v.target = "sm_90a";
+            }),
+            "dtype f32 is not supported in form attention on GPUs, whose "
+            "products round it; use bf16 or f16, or target host");
+  EXPECT_EQ(refusal([](Variant &v) { v.dtype = DType::I8; }),
+            "dtype 'i8' is not supported; use bf16, f16 or f32");
+  EXPECT_EQ(refusal([](Variant &v) { v.width = 64; }),
+            "rows and width belong to form rows; leave them out with form "
+            "attention");
+}
+
 TEST(Manifest, VariantRoundTrip) {
   EXPECT_GE(variants().size(), 3 * recurrences().size());
   for (const Variant &v : variants()) {

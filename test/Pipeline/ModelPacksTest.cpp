@@ -52,7 +52,7 @@ TEST(ModelPacks, KimiK3) {
 }
 
 /// Every width with both gates, in both forms, in f32 with slots; operations on
-/// rows.
+/// rows; attention.
 TEST(ModelPacks, KdacRun) {
   Names names;
   for (const char *dims : {"k32v32", "k64v64", "k128v128"})
@@ -67,6 +67,8 @@ TEST(ModelPacks, KdacRun) {
         "mix.w16384", "latent.w512", "latent.w4096", "add", "silu", "situ",
         "sigmoid", "gather"})
     names.insert(std::string("rows.") + rows + ".f32");
+  names.insert("attention.k576v512.f32");
+  names.insert("attention.k128v64.f32");
   EXPECT_EQ(namesOf("kdac-run.yaml", "host"), names);
 }
 

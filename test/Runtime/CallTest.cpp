@@ -115,6 +115,50 @@ TEST(CheckPool, WithoutSlotsThePoolHoldsAllSequences) {
                             "but pool = 4");
 }
 
+/// A call of form attention with these sizes, all others 1.
+std::string attentionRefusal(std::map<std::string, int64_t> sizes) {
+  Variant v;
+  v.form = Form::Attention;
+  v.keyDim = 128;
+  v.valueDim = 64;
+  EXPECT_EQ(resolve(v), std::nullopt);
+  Launch launch;
+  launch.args = launchArgs(v);
+  PackVariant variant;
+  variant.variant = v;
+  variant.launches = {launch};
+  void *data = reinterpret_cast<void *>(0x1000);
+  float scale = 1;
+  std::vector<void *> argv;
+  for (const LaunchArg &a : launch.args) {
+    int64_t &size = sizes.try_emplace(a.arg.name, 1).first->second;
+    argv.push_back(a.arg.kind == ArgKind::Size    ? static_cast<void *>(&size)
+                   : a.arg.kind == ArgKind::Scale ? static_cast<void *>(&scale)
+                                                  : &data);
+  }
+  return checkCall(variant, variant.launches[0], argv.data()).message();
+}
+
+TEST(CheckAttention, RowsFitTheKernel) {
+  EXPECT_EQ(attentionRefusal({{"D", 128}, {"R", 64}}), "");
+  EXPECT_EQ(attentionRefusal({{"D", 24}, {"R", 16}}), "");
+  EXPECT_EQ(attentionRefusal({{"D", 72}, {"R", 72}}),
+            "arguments D = 72 and R = 72 do not fit; the kernel takes values "
+            "of up to 64 elements and 64 more of a row");
+  EXPECT_EQ(attentionRefusal({{"D", 80}, {"R", 8}}),
+            "arguments D = 80 and R = 8 do not fit; the kernel takes values "
+            "of up to 64 elements and 64 more of a row");
+  EXPECT_EQ(attentionRefusal({{"D", 8}, {"R", 16}}).substr(0, 28),
+            "arguments D = 8 and R = 16 d");
+  EXPECT_EQ(attentionRefusal({{"D", 20}, {"R", 16}}),
+            "argument D = 20 is not a multiple of 8 elements");
+}
+
+TEST(CheckAttention, SizesFit64Bits) {
+  EXPECT_EQ(attentionRefusal({{"D", 128}, {"R", 64}, {"P", int64_t(1) << 50}}),
+            "the sizes make a tensor larger than 2^63 bytes");
+}
+
 /// A call of a variant with a convolution of 4 taps, 2 sequences and 2 heads.
 std::string convRefusal(int64_t valueHeads, int64_t pitch,
                         Form form = Form::Step) {

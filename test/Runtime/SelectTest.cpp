@@ -159,6 +159,13 @@ TEST_F(Select, RowsAreAKindOfTheirOwn) {
       {}};
   refuses(norm, "no variant of the pack fits rows.norm.w64.f32 on this "
                 "processor: it has no operations on rows");
+  Request attention = {{{"form", "attention"},
+                        {"key-dim", "128"},
+                        {"value-dim", "64"},
+                        {"dtype", "f32"}},
+                       {}};
+  refuses(attention, "no variant of the pack fits attention.k128v64.f32 on "
+                     "this processor: it has no attention");
   PackWriter writer;
   add(writer, "host", ImageKind::HostSo, "x86-64", [](Variant &v) {
     v.form = Form::Rows;

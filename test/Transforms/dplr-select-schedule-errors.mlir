@@ -21,6 +21,14 @@ func.func @two_ops(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form<rows
 
 // -----
 
+// expected-error @below {{expected one dplr.latent_attention with form attention, but got 1 ops}}
+func.func @no_attention(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form<attention>} {
+  %y = dplr.add %x, %x : tensor<?x?xbf16>
+  return
+}
+
+// -----
+
 // expected-error @below {{expected a dplr.form of chunk or step}}
 func.func @form_is_no_form(%q: tensor<?x?x64xbf16>, %s: f32) attributes {dplr.form = 7 : i64} {
   %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)

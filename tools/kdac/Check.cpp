@@ -31,6 +31,8 @@ static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
   double value = double(spec.variant.valueDim);
   double elements = spec.variant.form == Form::Rows
                         ? tokens * double(spec.columns)
+                    : spec.variant.form == Form::Attention
+                        ? tokens * key + sequences * heads * key
                         : heads * std::max(tokens * std::max(key, value),
                                            sequences * key * value);
   if (elements <= limit)

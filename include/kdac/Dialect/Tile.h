@@ -74,6 +74,9 @@ int64_t programCopies(ScheduleAttr schedule);
 /// True if programs have one row each, or a stretch of one: vectors, spread
 /// over a block's threads.
 bool isOneRow(ScheduleAttr schedule);
+/// True if a program's loop takes tiles of tokens, which pass through shared
+/// memory to products, and carries their results: chunks, or keys of attention.
+bool loopsOverTiles(ScheduleAttr schedule);
 /// Warpgroups that carry the chain under a schedule of roles as warps.
 int64_t chainWarpgroups(ScheduleAttr schedule);
 /// Pairs of warps that prepare.

@@ -80,7 +80,7 @@ struct MlaCache {
       nullptr; ///< [pages, pageTokens, cacheDim], the activations' type
   const int32_t *table = nullptr; ///< [slots, pagesPerSlot]
   int64_t pageTokens = 0, pagesPerSlot = 0, cacheDim = 0;
-  int64_t slots = 0, pageCount = 0; ///< what is outside is not written
+  int64_t slots = 0, pageCount = 0; ///< what there is of table rows, of pages
 
   /// Row of token `t` of `slot` in f32 pages of this process's memory; 64-bit
   /// throughout.

@@ -35,13 +35,17 @@ struct CaseSpec {
   /// `hasFinal` and `hasSlots` are about branch, sum and index there, and
   /// `sequences` is 1.
   int64_t columns = 0;
+  /// Of form attention: `sequences` of `tokens` keys each, or `lengths`;
+  /// `columns` is D, 0: the variant's key width. Indices out of range among the
+  /// others, which must not be followed:
+  bool hasBadIndices = false;
   std::string recipe = "random";
   uint64_t seed = 42;
   bool hasInitial = true; ///< h0; else null
   bool hasFinal = true;   ///< ht; else null
   bool hasALog = true;
   bool hasDtBias = true;
-  std::optional<double> scale; ///< default K^-0.5
+  std::optional<double> scale; ///< default K^-0.5; of form attention 3
   /// Elements between the tokens of every strided tensor; a multiple of 8.
   int64_t tokenGap = 0;
   // Of variants with slots (Pool.h). Indices that are not given are drawn:

@@ -17,7 +17,8 @@ namespace kdac {
 enum class Form {
   Chunk,
   Step,
-  Rows, ///< no recurrence: an operation on rows of one width, a RowOp
+  Rows,      ///< no recurrence: an operation on rows of one width, a RowOp
+  Attention, ///< no recurrence: a token a sequence attends to latent rows
 };
 /// What a kernel of form rows computes, on rows of D elements.
 enum class RowOp {
@@ -51,8 +52,8 @@ enum class Precision { Fast, Default, High };
 struct Variant {
   std::string recurrence = "kda";
   Form form = Form::Chunk;
-  int64_t keyDim = 128;
-  int64_t valueDim = 128;
+  int64_t keyDim = 128;      ///< of form attention: the most elements of a row,
+  int64_t valueDim = 128;    ///< and of a value
   DType dtype = DType::BF16; ///< of q, k, v, beta, out (and a, b)
   DType stateDtype = DType::F32;
   StateLayout stateLayout = StateLayout::VK;
@@ -145,6 +146,11 @@ struct Arg {
 /// latent rank normalised columns, R rows of out, and S slots of P pages of
 /// `page` rows. Outputs may be inputs of the same place.
 ///
+/// Of form attention: q pages table slots lengths out workspace, then sizes (N
+/// sequences, H heads, D elements of a cached row and of a query, R of those,
+/// elements of a value, P pages, S rows of the table, table_pitch entries of
+/// one), then scale.
+///
 /// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
 /// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
 /// docs/DECODE.md has the meaning of the indices and of the status word.
@@ -156,6 +162,12 @@ int64_t dtypeSize(DType dtype);
 /// What a kernel computes, for people: its recurrence's equation or its
 /// operation's.
 std::string_view equationOf(const Variant &variant);
+
+/// Cached rows of a page, of form attention. Longer pages are several of these.
+constexpr int64_t pageKeys = 64;
+
+/// True if the form computes a recurrence.
+bool isRecurrent(Form form);
 
 /// True of operations that read rows by index.
 bool picksRows(RowOp op);

@@ -71,14 +71,15 @@ struct AttentionArgs {
   float scale; ///< of scores, in units of log2
 };
 
-/// Attention of single tokens, its keys shared out between blocks.
-struct SplitArgs {
-  AttentionArgs a;
-  void *query; ///< [pieces, heads, rank + rope], absorbed
-  float *sums; ///< [pieces, splits, heads, rank]
-  float *tops; ///< [pieces, splits, heads, 2]: largest score, total
-  int splits;
-  int groupHeads; ///< heads of a block, at most 32
+/// What is around the attention of single tokens in the latent space.
+struct LatentArgs {
+  const void *q, *kvB;
+  void *out;
+  const PieceArgs *pieces;
+  void *query;         ///< [pieces, heads, rank + rope]
+  int *lengths;        ///< [pieces]: keys of single tokens, else 0
+  const void *latents; ///< [pieces, heads, rank]
+  int qStride, outStride, heads;
 };
 
 /// Attention of one long piece on a block of expanded keys.

@@ -84,34 +84,45 @@ bool GpuOps::hasFastAttention() const {
          c.valueDim == 128;
 }
 
-/// Blocks that share a sequence's heads, up to 32 in each (Decode.cuh).
-static int64_t headGroups(int64_t heads) {
-  constexpr int64_t most = 32;
-  return (heads + most - 1) / most;
+Status GpuOps::loadAttention(const PackReader &pack) {
+  StatusOr<const PackVariant *> variant =
+      selectAttention(pack, Place{&gpu->device().info()}, config, limits.type);
+  if (!variant.ok())
+    return variant.status();
+  StatusOr<GpuKernel> kernel = GpuKernel::load(gpu->device(), pack, **variant);
+  if (!kernel.ok())
+    return kernel.status();
+  latentKernel = std::make_unique<KdaKernel>(std::move(*kernel));
+  StatusOr<int64_t> bytes =
+      attentionWorkspaceBytes(latentKernel->call, config, limits.pieces);
+  if (bytes.ok())
+    workspaceBytes = std::max(workspaceBytes, *bytes);
+  return bytes.status();
 }
 
-/// Blocks that share out a sequence's keys: one block for each multiprocessor,
-/// whatever the lengths are, so that a recorded call fits later ones.
-int64_t GpuOps::splitsOf(int64_t pieces) const {
-  int64_t others = pieces * headGroups(config.heads);
-  return std::max<int64_t>(1, gpu->device().info().multiprocessors / others);
-}
-
-void GpuOps::attendSplit(const BatchView &batch, const gpu::AttentionArgs &a) {
-  constexpr int64_t columnsOfBlock = 128, sharedBytes = 228864; // Decode.cuh
-  int64_t groups = headGroups(config.heads);
-  gpu::SplitArgs s = {a,
-                      scratch.query,
-                      scratch.sums,
-                      scratch.tops,
-                      static_cast<int>(splitsOf(batch.count)),
-                      static_cast<int>((config.heads + groups - 1) / groups)};
+void GpuOps::attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
+                          const MlaCache &cache, Rows out) {
+  constexpr int64_t columnsOfBlock = 128; // Decode.cuh
+  gpu::LatentArgs a = {q.data,
+                       kvB.data,
+                       out.data,
+                       reinterpret_cast<const gpu::PieceArgs *>(batch.pieces),
+                       scratch.query,
+                       scratch.lengths,
+                       scratch.singles,
+                       static_cast<int>(q.stride),
+                       static_cast<int>(out.stride),
+                       static_cast<int>(config.heads)};
   launch("absorb_bf16",
          {{config.latentRank / columnsOfBlock, config.heads, batch.count}, 128},
-         s);
-  launch("attend_split_bf16",
-         {{s.splits, groups, batch.count}, 256, sharedBytes}, s);
-  launch("combine_splits_bf16", {{config.heads, batch.count, 1}, 512}, s);
+         a);
+  setAttention(latentKernel->call, config, cache,
+               {batch.count, scratch.query, batch.slots, scratch.lengths,
+                scratch.singles, scratch.workspace});
+  if (first.ok())
+    first = latentKernel->kernel.launch(
+        gpu->stream(), latentKernel->call.arguments(), /*overlap=*/true);
+  launch("leave_latents_bf16", {{config.heads, batch.count, 1}, 512}, a);
 }
 
 int64_t GpuOps::keyBlock() const {
@@ -162,8 +173,7 @@ void GpuOps::attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
 void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
                     const MlaCache &cache, Rows out) {
   gpu::AttentionArgs a = attention(batch, q, kvB, cache, out);
-  constexpr int64_t pageOfFast = 64; // Decode.cuh: a page is a step
-  if (!hasFastAttention() || cache.pageTokens != pageOfFast) {
+  if (!hasFastAttention()) {
     constexpr int64_t keysOfBlock = 128; // Attention.cuh
     int64_t floats = config.cacheDim() + config.latentRank + keysOfBlock;
     return launch(typed("attend_f32", "attend_bf16"),
@@ -176,7 +186,7 @@ void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
     else
       hasSingle = true;
   if (hasSingle)
-    attendSplit(batch, a);
+    attendSingle(batch, q, kvB, cache, out);
 }
 
 } // namespace kdac::model

@@ -53,6 +53,9 @@ Status GpuOps::prepare(const PackReader &pack) {
       if (isStep || limits.type != Element::F32)
         if (Status s = loadKernel(pack, isStep); !s.ok())
           return s;
+  if (hasFastAttention())
+    if (Status s = loadAttention(pack); !s.ok())
+      return s;
   const Device &device = gpu->device();
   auto load = [&](const PackVariant &v) {
     return GpuKernel::load(device, pack, v);
@@ -104,15 +107,14 @@ void GpuOps::layOut(char *base) {
   scratch.tiles = ints(2 * tilesOf(entries));
   scratch.parts = take(entries * config.expertInput * bytes);
   if (hasFastAttention()) {
-    int64_t heads = config.heads, splits = pieces * splitsOf(1);
+    int64_t heads = config.heads;
     int64_t blocks = keyBlock() < limits.context ? limits.tokens : 0;
     scratch.query = take(pieces * heads * config.cacheDim() * bytes);
-    scratch.sums = reinterpret_cast<float *>(
-        take(std::max(splits * heads * config.latentRank,
-                      blocks * heads * config.valueDim) *
-             4));
-    scratch.tops = reinterpret_cast<float *>(
-        take(std::max(splits, blocks) * heads * 2 * 4));
+    scratch.singles = take(pieces * heads * config.latentRank * bytes);
+    scratch.lengths = ints(pieces);
+    scratch.sums =
+        reinterpret_cast<float *>(take(blocks * heads * config.valueDim * 4));
+    scratch.tops = reinterpret_cast<float *>(take(blocks * heads * 2 * 4));
     scratch.latents = take(keyBlock() * config.cacheDim() * bytes);
     scratch.expanded =
         take(keyBlock() * heads * (config.nopeDim + config.valueDim) * bytes);

@@ -2,6 +2,7 @@
 #ifndef KDAC_LIB_MODEL_GPU_GPUOPS_H
 #define KDAC_LIB_MODEL_GPU_GPUOPS_H
 
+#include "../AttentionCall.h"
 #include "../NamedCall.h"
 #include "../RowCalls.h"
 #include "Args.h"
@@ -69,12 +70,14 @@ private:
   struct Scratch {
     int64_t bytes = 0;
     char *call = nullptr;      ///< CallLayout
-    char *workspace = nullptr; ///< of the chunk kernel
+    char *workspace = nullptr; ///< of the pack's kernels
     char *blas = nullptr;      ///< of cuBLASLt
     char *hidden = nullptr;    ///< [rows, topK + 1, expertWidth]
     int *starts = nullptr, *order = nullptr, *place = nullptr, *tiles = nullptr;
     char *parts = nullptr;                  ///< [entries, expertInput]
     char *query = nullptr;                  ///< [pieces, heads, rank + rope]
+    char *singles = nullptr;                ///< [pieces, heads, rank]
+    int *lengths = nullptr;                 ///< [pieces]
     float *sums = nullptr, *tops = nullptr; ///< of attention, between blocks
     char *expanded = nullptr; ///< [keyBlock, heads (nope + value)]
     char *latents = nullptr;  ///< [keyBlock, rank + rope]
@@ -124,13 +127,14 @@ private:
   void manyRows(const Product &p);
   /// The kernels of Gemm.cuh.
   void gemm(const gpu::GemmArgs &args, bool isGated);
-  /// The fast forms of attention: Decode.cuh for single tokens, Flash.cuh for
-  /// longer pieces.
+  /// The fast forms of attention: the pack's kernel for single tokens, with
+  /// Decode.cuh around it, Flash.cuh for longer pieces.
   bool hasFastAttention() const;
-  void attendSplit(const BatchView &batch, const gpu::AttentionArgs &a);
+  Status loadAttention(const PackReader &pack);
+  void attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
+                    const MlaCache &cache, Rows out);
   void attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
                    const MlaCache &cache, Rows out);
-  int64_t splitsOf(int64_t pieces) const;
   int64_t keyBlock() const;
   void expertsDirectly(Rows x, const Routing &routing, const MoeWeights &w,
                        bool addsShared, Rows y);
@@ -146,7 +150,8 @@ private:
   ModelConfig config;
   GpuLimits limits;
   Status first;
-  std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
+  std::unique_ptr<KdaKernel> chunk, step;  ///< none without KDA layers
+  std::unique_ptr<KdaKernel> latentKernel; ///< where attention is fast
   RowCalls<GpuKernel> rowCalls;
   int64_t workspaceBytes = 0;
   CallLayout layout;

@@ -1,0 +1,29 @@
+// Promises: attention to a paged cache of latent rows in f64, in obvious code:
+// the oracle of its kernels. Does not: round anything.
+#ifndef KDAC_REFERENCE_ATTENTION_H
+#define KDAC_REFERENCE_ATTENTION_H
+
+#include "kdac/Reference/Reference.h"
+
+namespace kdac::reference {
+
+/// Everything that a call of form attention reads.
+struct AttentionOperands {
+  Rows q;     ///< (sequence, head): [width]
+  Rows pages; ///< (row of all pages, 0): [width]
+  int64_t sequences = 0, heads = 1;
+  int64_t width = 0, values = 0; ///< D and R
+  int64_t pageCount = 0, pageRows = 0;
+  int64_t slotCount = 0, tablePitch = 0;
+  std::vector<int64_t> table;   ///< [slotCount, tablePitch]
+  std::vector<int64_t> slots;   ///< [sequences]; empty: their numbers
+  std::vector<int64_t> lengths; ///< [sequences]
+  double scale = 1.0;
+};
+
+/// `out` is [sequences, heads, values].
+Results runAttention(const AttentionOperands &operands, int threads = 0);
+
+} // namespace kdac::reference
+
+#endif // KDAC_REFERENCE_ATTENTION_H
