@@ -44,6 +44,10 @@ void HostOps::kdaLayer(const BatchView &batch, const KdaWeights &w, Rows q,
   setRecurrence(kernel.call, config, batch, parameters, {q, k, v}, decay, beta,
                 cache, out, workspace.bytes());
   setNeighbours(kernel.call, config, parameters, cache, z);
+  launch(kernel);
+}
+
+void HostOps::launch(const KdaKernel &kernel) {
   if (Status s = kernel.kernel.launch(pool, kernel.call.arguments()); !s.ok())
     fail(s);
 }

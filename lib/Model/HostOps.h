@@ -68,6 +68,7 @@ private:
     HostKernel kernel;
     NamedCall call;
   };
+  void launch(const KdaKernel &kernel);
   /// Runs the kernel of `op` on what `set` makes of its call.
   void launchRows(RowOp op, int64_t width,
                   const std::function<void(NamedCall &)> &set);
