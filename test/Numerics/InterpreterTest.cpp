@@ -355,6 +355,13 @@ TEST(Interpreter, RefusesCasesThatCannotBe) {
           -> tensor<?x?x1xf32>, tensor<?x?x1x1xf32>
       return %o : tensor<?x?x1xf32>
     }
+    func.func @attention(%q: tensor<?x?x?xf32>, %t: tensor<?x?xi32>,
+        %n: tensor<?xi32>, %s: f32) -> tensor<?x?x?xf32> {
+      %o = dplr.latent_attention %q pages(%q) table(%t : tensor<?x?xi32>)
+          slots(%n : tensor<?xi32>) lengths(%n : tensor<?xi32>) scale(%s)
+          up_to 128 values 64 : tensor<?x?x?xf32>
+      return %o : tensor<?x?x?xf32>
+    }
     func.func @returns(%x: tensor<?xf32>) -> tensor<?xf32> {
       return %x : tensor<?xf32>
     }
@@ -382,6 +389,12 @@ TEST(Interpreter, RefusesCasesThatCannotBe) {
       {{x, {1, 2, 1}}, {x, {1, 3, 1}}, {x, {1, 3, 1, 1}}, absent, s})));
   EXPECT_EQ(message, "interpreter: expected value heads to be a multiple of "
                      "key heads, but got 3 and 2");
+  int32_t number = 0;
+  EXPECT_TRUE(failed(interpretDplr(
+      function("attention"),
+      {{x, {1, 1, 6}}, {&number, {1, 1}}, {&number, {1}}, s})));
+  EXPECT_EQ(message,
+            "interpreter: expected rows of 128 elements, but got 6");
   EXPECT_TRUE(failed(interpretDplr(function("returns"), {absent})));
   EXPECT_EQ(message, "interpreter: an absent argument is returned");
   EXPECT_TRUE(failed(interpretDplr(function("declared"), {})));
