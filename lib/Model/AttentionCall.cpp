@@ -34,7 +34,12 @@ StatusOr<const PackVariant *> selectAttention(const PackReader &pack,
                      {"dtype", std::string(spell(dtype))},
                      {"key-dim", std::to_string(best.keyDim)},
                      {"value-dim", std::to_string(best.valueDim)}};
-  return selectVariant(pack, place, request);
+  StatusOr<const PackVariant *> found = selectVariant(pack, place, request);
+  if (!found.ok())
+    return found.status().with(
+        config.name + ": kv_lora_rank = " + std::to_string(value) +
+        " and qk_rope_head_dim = " + std::to_string(config.ropeDim));
+  return found;
 }
 
 /// What the sizes of a call are, whatever its tensors.

@@ -261,7 +261,7 @@ TEST(Ops, RowsThatKernelsCannotTakeAreRefused) {
             "odd: on the host kv_lora_rank = 30 should be a multiple of 4");
   EXPECT_EQ(refusal(&ModelConfig::ropeDim, 6),
             "odd: on the host qk_rope_head_dim = 6 should be a multiple of 4");
-  EXPECT_NE(refusal(&ModelConfig::latentRank, 8192).find("width"),
+  EXPECT_NE(refusal(&ModelConfig::latentRank, 8192).find("kv_lora_rank = 8192"),
             std::string::npos);
 }
 
