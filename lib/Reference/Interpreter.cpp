@@ -597,8 +597,7 @@ LogicalResult Interpreter::visit(Operation &op) {
             dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp,
             dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp, dplr::GatherOp,
             dplr::CombineOp, dplr::LatentOp, dplr::MixOp,
-            dplr::LatentAttentionOp>(
-          [&](auto typed) { return visit(typed); })
+            dplr::LatentAttentionOp>([&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

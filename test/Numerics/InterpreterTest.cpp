@@ -390,11 +390,10 @@ TEST(Interpreter, RefusesCasesThatCannotBe) {
   EXPECT_EQ(message, "interpreter: expected value heads to be a multiple of "
                      "key heads, but got 3 and 2");
   int32_t number = 0;
-  EXPECT_TRUE(failed(interpretDplr(
-      function("attention"),
-      {{x, {1, 1, 6}}, {&number, {1, 1}}, {&number, {1}}, s})));
-  EXPECT_EQ(message,
-            "interpreter: expected rows of 128 elements, but got 6");
+  EXPECT_TRUE(failed(
+      interpretDplr(function("attention"),
+                    {{x, {1, 1, 6}}, {&number, {1, 1}}, {&number, {1}}, s})));
+  EXPECT_EQ(message, "interpreter: expected rows of 128 elements, but got 6");
   EXPECT_TRUE(failed(interpretDplr(function("returns"), {absent})));
   EXPECT_EQ(message, "interpreter: an absent argument is returned");
   EXPECT_TRUE(failed(interpretDplr(function("declared"), {})));

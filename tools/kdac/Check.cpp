@@ -45,7 +45,7 @@ static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
 /// Every launch of one call, in order.
 static std::optional<std::string> callOnHost(const HostProgram &program,
                                              reference::Case &c) {
-  StatusOr<std::vector<int64_t>> grids = 
+  StatusOr<std::vector<int64_t>> grids =
       gridsOf(program.variant, Processors(), c.argv());
   if (!grids.ok())
     return grids.status().message();
