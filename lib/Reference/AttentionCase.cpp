@@ -115,11 +115,9 @@ void fillTable(Case &c) {
   }
 }
 
-AttentionOperands attentionOperandsOf(const Case &c) {
-  auto size = [&](const char *of) { return attentionSize(c, of); };
+AttentionOperands
+operandsOfSizes(const std::function<int64_t(const char *)> &size) {
   AttentionOperands o;
-  o.q = c.find("q")->rows();
-  o.pages = c.find("pages")->rows();
   o.sequences = size("N");
   o.heads = size("H");
   o.width = size("D");
@@ -128,6 +126,14 @@ AttentionOperands attentionOperandsOf(const Case &c) {
   o.pageRows = pageKeys;
   o.slotCount = size("S");
   o.tablePitch = size("table_pitch");
+  return o;
+}
+
+AttentionOperands attentionOperandsOf(const Case &c) {
+  auto size = [&](const char *of) { return attentionSize(c, of); };
+  AttentionOperands o = operandsOfSizes(size);
+  o.q = c.find("q")->rows();
+  o.pages = c.find("pages")->rows();
   o.table = integersOf(c, "table");
   o.slots = integersOf(c, "slots");
   o.lengths = integersOf(c, "lengths");

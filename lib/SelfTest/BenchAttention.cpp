@@ -79,15 +79,8 @@ attentionOperands(const Variant &v, const BenchShape &shape, Patterns &patterns,
         return patterns.of(v, arg);
     std::abort(); // not a kernel of form attention
   };
-  reference::AttentionOperands o;
-  o.sequences = size("N");
-  o.heads = static_cast<int64_t>(heads.size());
-  o.width = size("D");
-  o.values = size("R");
-  o.pageCount = size("P");
-  o.pageRows = pageKeys;
-  o.slotCount = size("S");
-  o.tablePitch = size("table_pitch");
+  reference::AttentionOperands o = reference::operandsOfSizes(size);
+  o.heads = static_cast<int64_t>(heads.size()); // those that are checked
   for (auto [name, to] : {std::pair("table", &o.table),
                           {"slots", &o.slots},
                           {"lengths", &o.lengths}})

@@ -5,6 +5,8 @@
 
 #include "kdac/Reference/Reference.h"
 
+#include <functional>
+
 namespace kdac::reference {
 
 /// Everything that a call of form attention reads.
@@ -20,6 +22,10 @@ struct AttentionOperands {
   std::vector<int64_t> lengths; ///< [sequences]
   double scale = 1.0;
 };
+
+/// What follows from the sizes of a call: N, H, D, R, P, S and table_pitch.
+AttentionOperands
+operandsOfSizes(const std::function<int64_t(const char *)> &size);
 
 /// `out` is [sequences, heads, values].
 Results runAttention(const AttentionOperands &operands, int threads = 0);
