@@ -353,11 +353,12 @@ void GpuEmitter::mma(MutableArrayRef<Value> accumulators, ValueRange a,
       for (Value &word : *words)
         word = LLVM::BitcastOp::create(*this, pair, word);
   }
+  int64_t depth = static_cast<int64_t>(aWords.size()) * (isTF32 ? 2 : 4);
   SmallVector<Type> types(4, getF32Type());
   auto result = LLVM::LLVMStructType::getLiteral(getContext(), types);
   Value sum = NVVM::MmaOp::create(
       *this, result, aWords, bWords, ValueRange(accumulators),
-      ArrayRef<int64_t>{16, 8, isTF32 ? 8 : 16}, std::nullopt, std::nullopt,
+      ArrayRef<int64_t>{16, 8, depth}, std::nullopt, std::nullopt,
       std::array<NVVM::MMATypes, 2>{kind, kind},
       std::array<NVVM::MMALayout, 2>{NVVM::MMALayout::row,
                                      NVVM::MMALayout::col});

@@ -109,7 +109,8 @@ public:
   /// them.
   Value sumLanes(Value x, llvm::ArrayRef<int64_t> laneMasks);
 
-  // Tensor cores: 16x8 f32 accumulators += a (4 registers) * b (2 registers).
+  // Tensor cores: 16x8 f32 accumulators += a (4 registers) * b (2 registers),
+  // or half as deep, of half as many.
   Values ldmatrix(Value pointer, int64_t count, bool transposed);
   void mma(llvm::MutableArrayRef<Value> accumulators, mlir::ValueRange a,
            mlir::ValueRange b, mlir::Type element);

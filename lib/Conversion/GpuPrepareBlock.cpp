@@ -21,31 +21,78 @@ static Value rowFactorOf(tile::ReduceOp norm) {
   return value;
 }
 
+/// Rows x and y of a sum over x * y, as they are in the image.
+static std::pair<Value, Value> rowsOf(tile::ReduceOp sum) {
+  auto product = sum.getInput().getDefiningOp<arith::MulFOp>();
+  auto rows = [](Value widened) {
+    return widened.getDefiningOp<arith::ExtFOp>().getIn();
+  };
+  return {rows(product.getLhs()), rows(product.getRhs())};
+}
+
 /// Sums over the rows that norms are made of, for rows quad and quad + 8.
+/// Tensor cores multiply the same eight rows of two tiles, one below the other,
+/// with those of each tile: the sums are on the diagonals. Eight columns at a
+/// time, whose words lie in registers as they are loaded.
 void ChunkPreparer::sumNorms() {
-  SmallVector<tile::ReduceOp> all(parts.norms), readers(parts.norms);
-  if (parts.ownSum) {
+  SmallVector<tile::ReduceOp> all(parts.norms);
+  if (parts.ownSum)
     all.push_back(parts.ownSum);
-    readers = {parts.ownSum}; // of all that the norms read
-  }
   if (all.empty())
     return;
-  Values sums(2 * all.size(), b.f32(0));
-  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
-    enterSlice(slice);
-    for (tile::ReduceOp reader : readers)
-      readLoads(reader.getInput(), /*tokens=*/false);
-    for (auto [i, norm] : llvm::enumerate(all))
-      for (int64_t part = 0; part < 4; ++part)
-        for (Value x : at.evaluate(norm.getInput(), rowPairs(part)))
-          sums[2 * i + part % 2] = b.addF(sums[2 * i + part % 2], x);
-  });
-  for (Value &sum : sums)
-    sum = b.sumLanes(sum, {1, 2});
-  normRows = sums;
+  auto offsetOf = [&](Value tile) { return at.place(tile).getOffset(); };
+  llvm::SetVector<Value> left, right;
+  for (tile::ReduceOp sum : all) {
+    auto [x, y] = rowsOf(sum);
+    left.insert(x);
+    left.insert(y);
+    right.insert(y);
+  }
+  SmallVector<Value> tiles = left.takeVector();
+  llvm::sort(tiles,
+             [&](Value x, Value y) { return offsetOf(x) < offsetOf(y); });
+  auto numberOf = [](ArrayRef<Value> all, Value tile) {
+    return std::distance(all.begin(), llvm::find(all, tile));
+  };
+  // ownRows has the rows 8-15 where the last tile's are wanted.
+  int64_t apart = offsetOf(tiles.back()) - offsetOf(tiles.front()) - 1024;
+  Value ofTile = b.mul(b.rem(b.div(at.lane, 8), 2), apart);
+  // Of a right side and eight rows.
+  Values products(4 * 2 * right.size(), b.f32(0));
+  roles.loop(b.i32(0), b.i32(slices), 1, products,
+             [&](Value slice, Values &products) {
+               enterSlice(slice);
+               Value rows = b.add(own, ofTile);
+               auto sums = MutableArrayRef<Value>(products);
+               for (int64_t half : {0, 1}) {
+                 Value from = roles.pointer(
+                     rows, offsetOf(tiles.front()) + half * 1024);
+                 Values words = b.ldmatrix(from, 4, /*transposed=*/false);
+                 for (int64_t columns : {0, 2})
+                   for (auto [i, tile] : llvm::enumerate(right))
+                     b.mma(sums.slice(4 * (2 * i + half), 4),
+                           ArrayRef<Value>(words).slice(columns, 2),
+                           words[columns + numberOf(tiles, tile)],
+                           getElementTypeOrSelf(tile.getType()));
+               }
+             });
+  Value isOdd = b.equal(b.rem(quad, 2), b.i32(1));
+  Value lane = b.add(b.mul(quad, 4), b.div(quad, 2));
+  normRows.clear();
+  for (tile::ReduceOp sum : all)
+    for (int64_t half : {0, 1}) {
+      auto [x, y] = rowsOf(sum);
+      int64_t first = 4 * (2 * numberOf(right.getArrayRef(), y) + half) +
+                      2 * numberOf(tiles, x);
+      Value onDiagonal =
+          roles.select(isOdd, products[first + 1], products[first]);
+      normRows.push_back(b.shuffle(onDiagonal, lane));
+    }
   normsFinished = false;
-  if (parts.ownSum)
-    storeOwn(normRows.pop_back_val(), normRows.pop_back_val());
+  if (parts.ownSum) {
+    Value at8 = normRows.pop_back_val(), atQuad = normRows.pop_back_val();
+    storeOwn(at8, atQuad);
+  }
   if (!isBounded())
     finishNorms();
 }

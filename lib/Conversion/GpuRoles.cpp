@@ -413,11 +413,14 @@ LogicalResult RoleLowering::lowerPrologue() {
   return success();
 }
 
-/// Reads the scalars again. What is not used needs no load.
-void RoleLowering::readScalars() {
+/// Reads the scalars again. What is not used needs no load; what is used soon
+/// needs no register for its neighbour if they are loaded `apart`.
+void RoleLowering::readScalars(bool apart) {
   b.memoryFence();
   forScalars([&](Value scalar, Value pointer, int64_t align) {
     Type type = at.scalars.lookup(scalar).getType();
+    if (apart)
+      b.memoryFence();
     Value value = LLVM::LoadOp::create(
         b, type.isIndex() ? b.getI64Type() : type, pointer, align);
     if (type.isIndex())
@@ -490,7 +493,7 @@ void RoleLowering::dispatch() {
     auto budget = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.registers");
     b.setRegisters(budget[number], budget[3]);
     at.scalars = before;
-    readScalars();
+    readScalars(/*apart=*/number == 2 && !isAssisted());
     body();
   };
   int64_t preparers = tile::preparePairs(at.schedule) / 2;

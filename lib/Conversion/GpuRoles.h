@@ -58,7 +58,7 @@ private:
   void lowerLongest(tile::LongestOp op);
   mlir::LogicalResult lowerCopied(mlir::Operation *op);
   void forScalars(llvm::function_ref<void(Value, Value, int64_t)> keep);
-  void readScalars();
+  void readScalars(bool apart = false);
   void initialise();
   void zeroAboveDiagonal();
   void dispatch();
