@@ -234,15 +234,19 @@ def Tile_PrefetchOp : Tile_Op<"prefetch", [MemoryEffects<[MemRead, MemWrite]>]> 
   let summary = "ask for memory that another program instance will read";
   let description = [{
     `count` elements from `ref[base]` on come closer, to a cache that all
-    instances share. Of an absent ref nothing does. Changes no value.
+    instances share. Of an absent ref nothing does. Changes no value. An exit may
+    ask later, behind loads that something waits for, unless it is to be `now`.
 
     ```mlir
     tile.prefetch %next[%base] count 2048 : !tile.ref<bf16>
+    tile.prefetch now %own[%base] count 4096 : !tile.ref<f32>
     ```
   }];
-  let arguments = (ins Tile_RefType:$ref, Index:$base, I64Attr:$count);
+  let arguments = (ins Tile_RefType:$ref, Index:$base, I64Attr:$count,
+                       UnitAttr:$now);
   let assemblyFormat = [{
-    $ref `[` $base `]` `count` $count attr-dict `:` qualified(type($ref))
+    (`now` $now^)? $ref `[` $base `]` `count` $count attr-dict `:`
+    qualified(type($ref))
   }];
 }
 

@@ -582,7 +582,11 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
           .Case([&](tile::LoadScalarOp x) { return lowerLoadScalar(x), true; })
           .Case([&](tile::GuardOp x) { return lowerGuard(x), true; })
           .Case([&](tile::PrefetchOp x) {
-            return heldPrefetches.push_back(x), true;
+            if (x.getNow())
+              lowerPrefetch(x);
+            else
+              heldPrefetches.push_back(x);
+            return true;
           })
           .Case([&](tile::AwaitLaunchOp) { return lowerAwaitLaunch(), true; })
           .Case([&](tile::StartNextOp) { return lowerStartNext(), true; })

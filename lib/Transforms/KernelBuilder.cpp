@@ -472,21 +472,34 @@ Value KernelBuilder::loadState() {
 // large GPU hold at one time, so that memory is busy while they compute.
 static constexpr int64_t kPrefetchBytes = 4 << 20;
 
+// Of a state that is loaded late this much is asked for at once: memory would
+// be idle until the loads of a layer's vectors are found. More holds those up.
+static constexpr int64_t kEarlyBytes = 16 << 10;
+
+/// The program's own state, which is staged: loaded behind the first vectors.
+void KernelBuilder::prefetchOwnState() {
+  // A narrow one is loaded before them.
+  if (!problem.stateType().isF32())
+    return;
+  int64_t all = problem.keyDim() * problem.valueDim();
+  int64_t early = std::min<int64_t>(all, kEarlyBytes / sizeof(float));
+  Value base = stateAccess(source).base;
+  tile::PrefetchOp::create(b, arg("h0"), base, early, /*now=*/true);
+  // Behind a convolution; what a norm alone loads first is no wait.
+  if (problem.q.conv && early < all)
+    tile::PrefetchOp::create(b, arg("h0"), b.addI(base, b.index(early)),
+                             all - early, /*now=*/false);
+}
+
 /// The state of a program some way ahead, V first only: there a slice is
-/// contiguous. What is staged is loaded late, and the program's own.
+/// contiguous.
 void KernelBuilder::prefetchState() {
   bool vFirst = problem.recurrence.getLayout() == dplr::Layout::VK;
   bool isSliced = problem.valueDim() % valueTile == 0;
   if (schedule.getTarget() == "host")
     return;
-  if (schedule.getStages() > 1) {
-    // Behind a convolution; what a norm alone loads first is no wait, and a
-    // narrow state is loaded before it.
-    if (problem.q.conv && problem.stateType().isF32())
-      tile::PrefetchOp::create(b, arg("h0"), stateAccess(source).base,
-                               problem.keyDim() * problem.valueDim());
-    return;
-  }
+  if (schedule.getStages() > 1)
+    return prefetchOwnState();
   if (!vFirst || !isSliced)
     return;
   int64_t slice = problem.keyDim() * valueTile;
@@ -520,7 +533,7 @@ void KernelBuilder::prefetchState() {
   }
   Value ref =
       tile::GuardOp::create(b, arg("h0").getType(), given["h0"], exists);
-  tile::PrefetchOp::create(b, ref, base, slice);
+  tile::PrefetchOp::create(b, ref, base, slice, /*now=*/false);
 }
 
 void KernelBuilder::awaitOtherCalls() { b.awaitOtherCalls(function, schedule); }

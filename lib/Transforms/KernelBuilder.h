@@ -217,6 +217,7 @@ private:
   Value heads();
   Value behindImages();
 
+  void prefetchOwnState();
   Value isSlot(Value index);
   Value snapshotOf(Value token);
   Channels channelsOf(llvm::StringRef name, const MappedOperand &source);

@@ -84,6 +84,7 @@ func.func @scalars(%i32: !tile.ref<i32>, %i64: !tile.ref<i64>,
 // CHECK-LABEL: func.func @slots(
 // CHECK: tile.guard %{{.*}} if %{{.*}} : !tile.ref<f32>
 // CHECK: tile.prefetch %{{.*}}[%{{.*}}] count 2048 : !tile.ref<f32>
+// CHECK: tile.prefetch now %{{.*}}[%{{.*}}] count 64 : !tile.ref<f32>
 // CHECK: tile.choose %{{.*}} if %{{.*}} else %{{.*}} : !tile.ref<f32>
 // CHECK: tile.check_slots %{{.*}}, slots(%{{.*}}) sources(%{{.*}}) snapshots(%{{.*}} : !tile.ref<i32>) offsets(%{{.*}}) count(%{{.*}}) tokens(%{{.*}}) pool(%{{.*}}) : !tile.ref<i64>, !tile.ref<i32>, !tile.ref<i32>, !tile.ref<i64>
 // CHECK: tile.check_slots %{{.*}}, slots(%{{.*}}) sources(%{{.*}}) offsets
@@ -91,6 +92,7 @@ func.func @slots(%f: !tile.ref<f32>, %i: !tile.ref<i32>, %s: !tile.ref<i64>,
     %live: i1, %n: index) -> !tile.ref<f32> {
   %0 = tile.guard %f if %live : !tile.ref<f32>
   tile.prefetch %0[%n] count 2048 : !tile.ref<f32>
+  tile.prefetch now %0[%n] count 64 : !tile.ref<f32>
   %1 = tile.choose %0 if %live else %f : !tile.ref<f32>
   tile.check_slots %s, slots(%i) sources(%i) snapshots(%i : !tile.ref<i32>) offsets(%s)
       count(%n) tokens(%n) pool(%n)
