@@ -115,7 +115,8 @@ private:
   Value presence(Value ref);
   void lowerChoose(tile::ChooseOp op);
   void lowerPrefetch(tile::PrefetchOp op);
-  void lowerPrefetches();
+  mlir::LogicalResult lowerPrefetches();
+  bool isFoundLate(mlir::Operation *op);
   void lowerCheckSlots(tile::CheckSlotsOp op);
   void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);

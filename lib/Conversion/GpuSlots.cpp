@@ -61,11 +61,37 @@ void GpuLowering::lowerChoose(tile::ChooseOp op) {
                                      scalars.lookup(op.getOtherwise())));
 }
 
+/// True of a scalar that only tells held prefetches what to ask for.
+static bool servesPrefetches(Operation *op) {
+  return op->getNumResults() == 1 && op->getNumRegions() == 0 &&
+         !op->hasTrait<OpTrait::ConstantLike>() &&
+         !isa<RankedTensorType>(op->getResult(0).getType()) &&
+         !op->use_empty() && llvm::all_of(op->getUsers(), [](Operation *user) {
+           auto prefetch = dyn_cast<tile::PrefetchOp>(user);
+           return prefetch ? !prefetch.getNow() : servesPrefetches(user);
+         });
+}
+
+/// True if `op` comes with the prefetches it serves, so that the state's loads
+/// do not wait for it. Not where those stand among the loads of vectors, which
+/// would wait for it instead.
+bool GpuLowering::isFoundLate(Operation *op) {
+  return schedule.getForm() == "step" && schedule.getStages() == 1 &&
+         servesPrefetches(op) &&
+         llvm::none_of(kernel.getOps<scf::ForOp>(),
+                       [&](scf::ForOp loop) { return firstStateOf(loop); });
+}
+
 /// Behind the loads that are needed at once.
-void GpuLowering::lowerPrefetches() {
-  for (tile::PrefetchOp prefetch : heldPrefetches)
+LogicalResult GpuLowering::lowerPrefetches() {
+  if (heldPrefetches.empty())
+    return success();
+  for (Operation &op : kernel.getBody().front())
+    if (isFoundLate(&op) && failed(lowerOp(&op)))
+      return failure();
+  for (tile::PrefetchOp prefetch : std::exchange(heldPrefetches, {}))
     lowerPrefetch(prefetch);
-  heldPrefetches.clear();
+  return success();
 }
 
 /// Line by line into the L2, without a register for the data.

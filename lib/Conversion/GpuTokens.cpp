@@ -75,8 +75,7 @@ LogicalResult GpuLowering::lowerFirstHead(ArrayRef<Operation *> head,
   waits = false;
   if (failed(lowerHead(head, loop, first)))
     return failure();
-  lowerPrefetches(); // where no vector was made
-  return success();
+  return lowerPrefetches(); // where no vector was made
 }
 
 /// The load of the state where that is staged in shared memory.
@@ -139,7 +138,7 @@ LogicalResult GpuLowering::locateAnew(scf::ForOp loop) {
     if (&op == loop)
       break;
     bool isScalar = op.getNumResults() == 1 && !isTile(op.getResult(0));
-    if (isScalar && failed(lowerOp(&op)))
+    if (isScalar && !isFoundLate(&op) && failed(lowerOp(&op)))
       return failure();
   }
   return success();

@@ -179,7 +179,7 @@ LogicalResult GpuLowering::run() {
 
 LogicalResult GpuLowering::lowerBlock(Block &block) {
   for (Operation &op : block)
-    if (!joinsBatch(&op) && failed(lowerOp(&op)))
+    if (!isFoundLate(&op) && !joinsBatch(&op) && failed(lowerOp(&op)))
       return failure();
   return success();
 }
@@ -420,8 +420,8 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   for (Value init : loop.getInitArgs())
     initial.append(registersOf(init));
   memo.clear();
-  if (!isHeadFirst)
-    lowerPrefetches();
+  if (!isHeadFirst && failed(lowerPrefetches()))
+    return failure();
   awaitKernelsAhead();
   waits = false;
   SmallVector<tile::LoadOp> ahead = loadsAhead(loop);
@@ -550,7 +550,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return lowerLoop(loop);
   if (isa<func::ReturnOp>(op)) {
-    lowerPrefetches();
+    if (failed(lowerPrefetches()))
+      return failure();
     LLVM::ReturnOp::create(b, ValueRange());
     return success();
   }

@@ -51,14 +51,60 @@ func.func @batch(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %b: !tile.ref<f32>,
 
 // -----
 
+#s = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
+                    v_tile = 32, warps = 2, stages = 1, operand = f32, gram = f32>
+
+// The state's loads do not wait for what another program's needs: that is found
+// behind them.
+// CHECK-LABEL: llvm.func @late(
+// CHECK-NOT: ld.global.s32
+// CHECK-NOT: nvvm.read.ptx.sreg.nctaid.x
+// CHECK-COUNT-8: ld.global.v4.f32
+// CHECK: nvvm.read.ptx.sreg.nctaid.x
+// CHECK: ld.global.s32
+// CHECK: prefetch.global.L2
+// CHECK: "griddepcontrol.wait;"
+func.func @late(%h: !tile.ref<f32>, %slots: !tile.ref<i32>, %a: !tile.ref<f32>,
+                %n: index)
+    attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %c2048 = arith.constant 2048 : index
+  %h0 = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : !tile.ref<f32> -> tensor<64x32xf32>
+  %last = tile.num_programs : index
+  %other = arith.subi %last, %c1 : index
+  %slot = tile.load_scalar %slots[%other] else %other : !tile.ref<i32> -> index
+  %base = arith.muli %slot, %c2048 : index
+  tile.prefetch %h[%base] count 2048 : !tile.ref<f32>
+  tile.await_launch
+  tile.start_next
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<64x32xf32>) {
+    %x = tile.load %a[%i] stride %c1 valid [%c64] align 4 : !tile.ref<f32> -> tensor<64xf32>
+    %x1 = tile.once %x : tensor<64xf32>
+    %rows = tile.broadcast %x1 along 0 : tensor<64xf32> -> tensor<64x32xf32>
+    %next = arith.mulf %s, %rows : tensor<64x32xf32>
+    scf.yield %next : tensor<64x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : tensor<64x32xf32>, !tile.ref<f32>
+  return
+}
+
+// -----
+
 #staged = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
                          v_tile = 32, warps = 1, stages = 2, operand = f32,
                          gram = f32>
 
 // Staged, the state is asked for behind the loads of the first token's vector,
+// but for what is to be asked for at once,
 // and loaded once that is made. Before another one, which is made at the end of
 // the loop, threads must be done with the vector, and the state makes room.
 // CHECK-LABEL: llvm.func @staged(
+// CHECK: prefetch.global.L2
 // CHECK: scf.if
 // CHECK: "griddepcontrol.wait;"
 // CHECK: ld.global.nc.v2.f32
@@ -82,6 +128,7 @@ func.func @staged(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %n: index)
   %c64 = arith.constant 64 : index
   %h0 = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
       : !tile.ref<f32> -> tensor<64x32xf32>
+  tile.prefetch now %h[%c0] count 1024 : !tile.ref<f32>
   tile.prefetch %h[%c0] count 2048 : !tile.ref<f32>
   tile.await_launch
   tile.start_next
