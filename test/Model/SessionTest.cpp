@@ -48,6 +48,41 @@ TEST_P(SessionTest, RollbackForgetsWhatCameAfterTheMark) {
   EXPECT_EQ(model.run(slot, {e.greedy[0]}), right);
 }
 
+// pitfalls.md STA-10: forks are kept at the end of whole pages of a prompt of
+// two pages and two tokens. Its two tokens come once more after the second
+// page, and after nothing else.
+TEST_P(SessionTest, AForkAtAPageIsTheStateThere) {
+  constexpr int64_t page = 64, count = 2 * page + 2;
+  TinyModel model(GetParam());
+  std::vector<int32_t> prompt(count);
+  for (int64_t i = 0; i < count; ++i)
+    prompt[i] = static_cast<int32_t>((i * i + 3 * i) % model.config.vocab);
+  int32_t slot = model.open();
+  model.run(slot, prompt.data(), page);
+  auto after64 = model.session->fork(slot);
+  model.run(slot, prompt.data() + page, page);
+  auto after128 = model.session->fork(slot);
+  ASSERT_TRUE(after64.ok() && after128.ok());
+  const int32_t *rest = prompt.data() + 2 * page;
+  std::vector<float> right = model.run(slot, rest, 2);
+  auto of = [&](int32_t from, int64_t first) {
+    auto later = model.session->fork(from);
+    EXPECT_TRUE(later.ok()) << later.status().message();
+    std::vector<float> logits =
+        model.run(*later, prompt.data() + first, count - first);
+    model.session->close(*later);
+    return logits;
+  };
+  EXPECT_EQ(of(*after128, 2 * page), right);
+  EXPECT_LT(distance(of(*after64, page), right), model.tolerance());
+  int32_t whole = model.open();
+  model.run(whole, prompt.data(), count - 2);
+  EXPECT_LT(distance(model.run(whole, rest, 2), right), model.tolerance());
+  // From the state after 130 both tokens count twice, or the last one does.
+  EXPECT_GT(distance(of(slot, 2 * page), right), 3 * model.tolerance());
+  EXPECT_GT(distance(of(slot, 2 * page + 1), right), 3 * model.tolerance());
+}
+
 TEST_P(SessionTest, AMarkOfAnotherSlotOrTheFutureIsRefused) {
   TinyModel model(GetParam());
   int32_t a = model.open(), b = model.open();
