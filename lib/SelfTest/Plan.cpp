@@ -94,7 +94,13 @@ std::vector<CaseSpec> poolCases(int64_t tokens) {
   CaseSpec twice = dense(40, tokens, 1, 1);
   for (int64_t n = 0; n < 40; ++n)
     twice.slots.push_back(n == 37 ? 5 : n);
-  return {each, beside, apart, order, wild, outside, twice};
+  CaseSpec lost = dense(4, tokens, 1, 2);
+  lost.slots = {3, 1, 0, 2};
+  lost.hasSources = true;
+  lost.sources = {5, -1, 1000000000, 4};
+  CaseSpec changing = lost;
+  changing.sources = {5, 0, 6, 4};
+  return {each, beside, apart, order, wild, outside, twice, lost, changing};
 }
 
 /// Rows of the longest length, of one access, and of lengths between; no row at
