@@ -682,10 +682,8 @@ Value GpuLowering::applyScalar(Operation *op, ValueRange operands) {
         // A rounding that is not a store's own: there and back.
         Type element = getElementTypeOrSelf(truncation.getOut().getType());
         if (isa<FloatTF32Type>(element))
-          return LLVM::BitcastOp::create(
-              b, b.getF32Type(),
-              NVVM::ConvertFloatToTF32Op::create(b, b.getI32Type(), operands[0],
-                                                 NVVM::FPRoundingMode::RNA));
+          return LLVM::BitcastOp::create(b, b.getF32Type(),
+                                         b.toTF32(operands[0]));
         Value narrow = arith::TruncFOp::create(b, element, operands[0]);
         return arith::ExtFOp::create(b, b.getF32Type(), narrow);
       })

@@ -238,6 +238,11 @@ Value GpuEmitter::loadScalarIf(Value condition, Value pointer, Type element,
                   {pointer, toI64(otherwise), condition})[0];
 }
 
+Value GpuEmitter::toTF32(Value x) {
+  return NVVM::ConvertFloatToTF32Op::create(*this, getI32Type(), x,
+                                            NVVM::FPRoundingMode::RNA);
+}
+
 void GpuEmitter::store(ValueRange elements, Value pointer, Type element,
                        int64_t align) {
   if (bytesOf(element) == 2 && elements.size() == 1) {
@@ -253,10 +258,7 @@ void GpuEmitter::store(ValueRange elements, Value pointer, Type element,
     words.assign(elements.begin(), elements.end());
   if (isa<FloatTF32Type>(element))
     for (Value &word : words)
-      word = LLVM::BitcastOp::create(
-          *this, getF32Type(),
-          NVVM::ConvertFloatToTF32Op::create(*this, getI32Type(), word,
-                                             NVVM::FPRoundingMode::RNA));
+      word = LLVM::BitcastOp::create(*this, getF32Type(), toTF32(word));
   if (words.size() == 1) {
     LLVM::StoreOp::create(*this, words[0], pointer, align);
     return;

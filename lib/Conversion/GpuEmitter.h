@@ -127,6 +127,8 @@ public:
   // Pairs of 16-bit elements in a 32-bit word.
   Value unpack16(Value word, bool high, mlir::Type element);
   Value pack16(Value low, Value high, mlir::Type element);
+  /// The word that products in tf32 take x as.
+  Value toTF32(Value x);
   /// The two products, each rounded once.
   Value mulPairs(Value a, Value b, mlir::Type element);
 

@@ -226,54 +226,6 @@ void ChunkPreparer::tables(bool first) {
   b.warpSync();
 }
 
-/// Both diagonal blocks of the inverse by forward substitution: half a warp a
-/// block, a lane a column. Times the strengths they are the system's;
-/// transposed they go to the scratch for the block below them.
-void ChunkPreparer::invertDiagonal() {
-  Value column = b.rem(at.lane, 16), half = b.div(at.lane, 16);
-  Value from = b.mul(half, layout.diagonalBytes);
-  Values x;
-  for (int64_t i = 0; i < 16; ++i) {
-    Value onDiagonal = b.equal(column, b.i32(i));
-    // Two partial sums shorten the chain of dependent additions.
-    Values partial = {roles.select(onDiagonal, b.f32(1), b.f32(0)), b.f32(0)};
-    Values row;
-    for (int64_t j = 0; j < i; ++j) {
-      if (j % 4 == 0)
-        row = b.load(scratchAt(layout.diagonal, from, i * 64 + j * 4),
-                     b.getF32Type(), 4, 16);
-      Value negative = b.negF(row[j % 4]);
-      partial[j % 2] = b.fma(negative, x[j], partial[j % 2]);
-    }
-    x.push_back(i < 2 ? partial[0] : b.addF(partial[0], partial[1]));
-    if (i == 1) // its one term went to the first sum
-      x.back() = partial[0];
-  }
-  Value to = b.mul(at.lane, 32);
-  for (int64_t i = 0; i < 16; i += 8)
-    b.store(ArrayRef<Value>(x).slice(i, 8),
-            scratchAt(layout.inverse, to, 2 * i), f16(), 16);
-  Value strength =
-      b.load(strengthsAt(b.mul(at.lane, 4)), b.getF32Type(), 1, 4)[0];
-  tile::PlaceAttr place = at.place(parts.system);
-  Value unit = b.add(b.mul(half, 2), b.div(column, 8));
-  Value base =
-      b.add(b.add(buffer, b.mul(half, 2048)), b.mul(b.rem(column, 8), 2));
-  for (int64_t i = 0; i < 16; ++i) {
-    Value swizzled = b.shiftLeft(b.bitXor(unit, b.i32(i % 8)), 4);
-    b.store({b.mulF(x[i], strength)},
-            roles.pointer(b.add(base, swizzled), place.getOffset() + i * 128),
-            bf16(), 2);
-  }
-  if (!roles.isRefined())
-    return;
-  // The chain applies the diagonal itself: column c has it in row c.
-  Value row = b.rem(column, 8);
-  Value swizzled = b.shiftLeft(b.bitXor(unit, row), 4);
-  Value diagonal = b.add(b.add(base, swizzled), b.mul(column, 128));
-  b.store({b.f32(0)}, roles.pointer(diagonal, place.getOffset()), bf16(), 2);
-}
-
 /// The write strength of row `first` + quad.
 Value ChunkPreparer::rowStrength(int64_t first) const {
   return b.load(strengthsAt(b.mul(quad, 4), 4 * first), b.getF32Type(), 1,
@@ -300,7 +252,7 @@ void ChunkPreparer::scaleRemaining() {
 }
 
 /// The second block's keys and queries: their products with the first block,
-/// then times the decay of the first. Returns the system's lower block as f16.
+/// then times the decay of the first. Returns the system's lower block.
 ChunkPreparer::Values ChunkPreparer::scaleLower() {
   Values sums(16, b.f32(0)); // keys, then queries: columns 0-7 and 8-15
   roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value slice, Values &sums) {
@@ -340,51 +292,13 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
   int64_t panel = place.getOffset() & ~int64_t(1023);
   Value offset =
       b.add(buffer, b.bitXor(tileRow, b.i32(place.getOffset() - panel)));
-  auto pairOf = [&](int64_t i, Type element, Value factor) {
-    Value x = sums[i], y = sums[i + 1];
-    if (factor) {
-      x = b.mulF(x, factor);
-      y = b.mulF(y, factor);
-    }
-    return word(x, y, element);
-  };
+  auto pairOf = [&](int64_t i) { return word(sums[i], sums[i + 1], bf16()); };
   b.stmatrix(roles.pointer(offset),
-             {pairOf(8, bf16(), {}), pairOf(10, bf16(), {}),
-              pairOf(12, bf16(), {}), pairOf(14, bf16(), {})},
-             false, panel + 2048);
+             {pairOf(8), pairOf(10), pairOf(12), pairOf(14)}, false,
+             panel + 2048);
   if (!parts.inverse)
     return {};
-  Value atRow = rowStrength(16), at8 = rowStrength(24);
-  return {pairOf(0, f16(), atRow), pairOf(2, f16(), at8),
-          pairOf(4, f16(), atRow), pairOf(6, f16(), at8)};
-}
-
-/// X_10 = -X_11 N_10 X_00, transposed: accumulators of one product are the left
-/// operand of the next. f16 holds its factors with three more bits than bf16.
-void ChunkPreparer::lowerInverse(const Values &lower) {
-  Value row =
-      b.add(b.mul(b.rem(at.lane, 16), 32), b.mul(b.div(at.lane, 16), 16));
-  Values left = b.ldmatrix(scratchAt(layout.inverse, row), 4, false);
-  Values right = b.ldmatrix(scratchAt(layout.inverse, row, 512), 4, true);
-  Values inner(8, b.f32(0)), result(8, b.f32(0));
-  auto all = MutableArrayRef<Value>(inner);
-  multiply(all.slice(0, 4), left, lower[0], lower[2], f16());
-  multiply(all.slice(4, 4), left, lower[1], lower[3], f16());
-  Values middle;
-  for (int64_t i = 0; i < 8; i += 2)
-    middle.push_back(word(b.negF(inner[i]), b.negF(inner[i + 1]), f16()));
-  auto out = MutableArrayRef<Value>(result);
-  multiply(out.slice(0, 4), middle, right[0], right[1], f16());
-  multiply(out.slice(4, 4), middle, right[2], right[3], f16());
-  Value atRow = rowStrength(0), at8 = rowStrength(8);
-  auto pairOf = [&](int64_t i, Value factor) {
-    return word(b.mulF(result[i], factor), b.mulF(result[i + 1], factor),
-                bf16());
-  };
-  b.stmatrix(
-      roles.pointer(b.add(buffer, tileRow)),
-      {pairOf(0, atRow), pairOf(4, atRow), pairOf(2, at8), pairOf(6, at8)},
-      true, at.place(parts.system).getOffset() + 2048);
+  return lowerSystem(ArrayRef(sums).take_front(8));
 }
 
 void ChunkPreparer::firstBlock() {

@@ -122,13 +122,22 @@ private:
   void firstBlock();
   void secondBlock();
   void tables(bool first);
-  void invertDiagonal();
   Value strengthsAt(Value bytes, int64_t constant = 0) const;
   Value vectorAt(Value vector, Value bytes) const;
   Value rowStrength(int64_t first) const;
   void scaleRemaining();
   Values scaleLower();
+
+  //===-- The inverse (GpuPrepareInverse.cpp)
+  //-------------------------------===//
+  bool isWideInverse() const;
+  void invertDiagonal();
+  void storeColumn(llvm::ArrayRef<Value> x);
+  void storeWideColumn(llvm::ArrayRef<Value> x);
+  Values lowerSystem(llvm::ArrayRef<Value> sums);
   void lowerInverse(const Values &lower);
+  Values lowerProducts(const Values &lower);
+  Values wideLowerProducts(const Values &lower);
 
   Value word(Value x, Value y, mlir::Type element) {
     return b.pack16(x, y, element);
@@ -140,6 +149,7 @@ private:
   }
   mlir::Type bf16() { return b.getBF16Type(); }
   mlir::Type f16() { return b.getF16Type(); }
+  mlir::Type tf32() { return b.getTF32Type(); }
 
   RoleLowering &roles;
   GpuLowering &at;

@@ -155,6 +155,10 @@ bool RoleLowering::isDecayed(Value part, Value rows, bool toLast) {
          isLastRow(difference.getLhs(), parts.decay);
 }
 
+bool RoleLowering::hasUnitKeys() const {
+  return !bare(parts.keyRows).getDefiningOp<tile::LoadOp>();
+}
+
 arith::SelectOp RoleLowering::choiceOf(tile::DotOp op) {
   auto choice = at.roundedSource(op.getB()).getDefiningOp<arith::SelectOp>();
   bool isScalar = choice && choice.getCondition().getType().isInteger(1);

@@ -50,6 +50,8 @@ private:
   Value matchGram(Value value, bool strict);
   bool isDecayed(Value part, Value rows, bool toLast);
   bool isRefined() const { return at.schedule.getRefined(); }
+  /// The keys of products have length 1 at most.
+  bool hasUnitKeys() const;
   /// The choice of a scalar between an operand and zeros, or null: a product
   /// that only some chunks have.
   mlir::arith::SelectOp choiceOf(tile::DotOp op);

@@ -61,7 +61,7 @@ private:
   /// Kernels without l2norm get rows that are normalised already.
   void keyRow(const Site &site, double *x, int64_t width) const {
     direction(site, x, width, !*v.l2norm);
-    double magnitude = recipe.magnitude(site);
+    double magnitude = recipe.magnitude(site, purpose);
     for (int64_t channel = 0; channel < width; ++channel)
       x[channel] *= magnitude;
   }

@@ -216,6 +216,8 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
                                 : isAttention ? attentionCases(variant)
                                 : variant.form == Form::Chunk ? chunkCases()
                                                               : stepCases();
+  if (isRecurrent(variant.form) && !*variant.l2norm)
+    specs.push_back(dense(1, 70, 1, 2, "long_qk"));
   if (variant.slots)
     for (CaseSpec &spec : poolCases(variant.form == Form::Chunk ? 70 : 4))
       specs.push_back(std::move(spec));

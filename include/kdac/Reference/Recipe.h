@@ -57,7 +57,8 @@ struct Recipe {
   Difficulty difficulty;
   Difficulty undecayed;              ///< of a delta rule without decay
   double (*direction)(const Site &); ///< q, k, a, b before normalisation
-  double (*magnitude)(const Site &); ///< of the q and k row after it
+  /// Of the q and k row after it.
+  double (*magnitude)(const Site &, const Purpose &);
   double (*value)(const Site &, const Purpose &);
   double (*gate)(const Site &, const Purpose &); ///< logit, or log-decay
   double (*aLog)(const Site &);
