@@ -281,7 +281,8 @@ namespace {
 struct Cut {
   SmallVector<std::string> sizes; ///< "name = expression"
   std::string workspace;
-  int64_t slices;    ///< middle programs of a state, wide ones
+  int64_t columns;   ///< of a middle program: it stores all of them
+  int64_t slices;    ///< middle programs of a state
   int64_t transfers; ///< and of a transfer
   int64_t halves;    ///< first and late programs of a state, half as wide
 
@@ -293,8 +294,10 @@ struct Cut {
 static std::string text(int64_t number) { return std::to_string(number); }
 
 Cut::Cut(const Problem &problem, tile::ScheduleAttr schedule, int64_t count)
-    : slices(llvm::divideCeil(problem.valueDim(), schedule.getVTile())),
-      transfers(llvm::divideCeil(problem.keyDim(), schedule.getVTile())),
+    : columns(problem.keyDim() % schedule.getVTile() ? tile::kChainColumns
+                                                     : schedule.getVTile()),
+      slices(problem.valueDim() / columns),
+      transfers(problem.keyDim() / columns),
       halves(problem.valueDim() / tile::kChainColumns) {
   int64_t keyDim = problem.keyDim(), chunk = schedule.getChunk();
   int64_t sms = findTarget(schedule.getTarget())->multiprocessors;
@@ -362,7 +365,7 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
   // Programs without a state say how many segments there are.
   build(Part::First, "_first", chain(tile::kChainColumns),
         "N * HV * " + text(cut.halves) + " + segments");
-  build(Part::Middle, "_middle", chain(schedule.getVTile()),
+  build(Part::Middle, "_middle", chain(cut.columns),
         "N * HV * " + text(cut.slices + cut.transfers) +
             " * minus(segments, 2)");
   auto join = [&](StringRef suffix, int64_t columns, std::string fits) {
