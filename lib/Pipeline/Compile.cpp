@@ -195,8 +195,8 @@ static Error compileGpuOnce(const CompileJob &job,
 /// What to try when ptxas spills: it chooses registers by how many blocks it
 /// thinks should share an SM, and now and then spills a few bytes at one count
 /// but not at another, so the count is fixed; a chunk kernel that was free to
-/// choose its roles is split and at last fused, which divide its values
-/// otherwise.
+/// choose its roles has them as warps without assistants and clusters, is split
+/// and at last fused, which divide its values otherwise.
 static std::vector<ScheduleOptions> alternatives(const CompileJob &job) {
   std::vector<ScheduleOptions> list;
   for (int64_t blocks : {-1, 1, 2}) {
@@ -204,7 +204,7 @@ static std::vector<ScheduleOptions> alternatives(const CompileJob &job) {
     list.back().minBlocks = blocks;
   }
   if (job.variant.form == Form::Chunk && job.schedule.roles.empty())
-    for (const char *roles : {"split", "fused"}) {
+    for (const char *roles : {"warps", "split", "fused"}) {
       list.push_back(job.schedule);
       list.back().roles = roles;
     }
