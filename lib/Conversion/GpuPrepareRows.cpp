@@ -31,6 +31,8 @@ void ChunkPreparer::sumTokens(Value decay) {
 }
 
 /// One slice: the image's rows, and the products of rows without their decays.
+/// Rows that nothing changes are written as well: copied by other threads, they
+/// would reach wgmma without a fence of those that wrote them.
 void ChunkPreparer::rowSlice(Value slice, Values &sums) {
   enterSlice(slice);
   rememberNorms();

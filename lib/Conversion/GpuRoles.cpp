@@ -23,6 +23,18 @@ LogicalResult RoleLowering::refuse() {
             "tile-to-nvvm; roles split and fused take any";
 }
 
+/// True if `op` prepares what the chain reads.
+static bool isPassedOn(Operation *op) {
+  auto has = [](Operation *op, StringRef role) {
+    auto attr = op->getAttrOfType<StringAttr>(tile::kRoleAttr);
+    return attr && attr.getValue() == role;
+  };
+  return has(op, tile::kPrepareRole) &&
+         llvm::any_of(op->getUsers(), [&](Operation *user) {
+           return has(user, tile::kChainRole);
+         });
+}
+
 LogicalResult RoleLowering::match() {
   auto loops = at.kernel.getOps<scf::ForOp>();
   if (loops.empty() || (*loops.begin()).getInitArgs().size() != 1)
@@ -60,7 +72,8 @@ LogicalResult RoleLowering::match() {
       else
         parts.ownSum = sum;
     }
-    if (op.getNumResults() != 1 || isa<tile::LoadOp>(op))
+    bool isRaw = isa<tile::LoadOp>(op) && !isPassedOn(&op);
+    if (op.getNumResults() != 1 || isRaw)
       continue;
     tile::PlaceAttr place = at.place(op.getResult(0));
     if (place && place.getStages() > 1)

@@ -160,11 +160,9 @@ bool hasRefinedSchedule(const Variant &v) {
   const Recurrence &row = v.row();
   bool erases = row.erase == Erase::Delta;
   bool perChannel = row.decay == Decay::Channel;
-  bool hasDecay = row.decay != Decay::None;
-  bool needsNorms = !hasDecay || (perChannel && erases);
+  bool needsNorms = perChannel && erases;
   return target && target->hasWarpgroupProducts && v.form == Form::Chunk &&
          v.dtype == DType::BF16 && row.erase != Erase::Pair &&
-         row.decay != Decay::HeadConstant && (erases || hasDecay) &&
          erases == (*v.beta != Beta::None) && (!needsNorms || *v.l2norm) &&
          (!perChannel || dtypeSize(*v.gateDtype) == 2) &&
          (v.keyDim == 64 || v.keyDim == 128) && v.valueDim % 64 == 0;

@@ -269,6 +269,9 @@ static dplr::LogDecayOp mappedGate(const Problem &problem) {
 }
 
 void KernelBuilder::loadGateParameters() {
+  if (problem.decayRank() == 1)
+    constantGate = tile::LoadScalarOp::create(b, b.getF32Type(), arg("g"),
+                                              valueHead, b.f32(0));
   if (!mappedGate(problem))
     return;
   // exp(A_log), kept finite so that it never meets a zero as inf * 0. A GPU's
@@ -328,9 +331,7 @@ Value KernelBuilder::loadGate(Value first, int64_t rows, Value valid) {
     return b.toF32(loadKeyRows("g", first, rows, valid));
   if (problem.decayRank() == 2)
     return loadPerHead("g", first, rows, valid);
-  Value constant = tile::LoadScalarOp::create(b, b.getF32Type(), arg("g"),
-                                              valueHead, b.f32(0));
-  return rows ? b.splat(constant, {rows}) : constant;
+  return rows ? b.splat(constantGate, {rows}) : constantGate;
 }
 
 Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {

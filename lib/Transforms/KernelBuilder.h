@@ -272,8 +272,9 @@ private:
       starts; ///< of rows that begin inside a token, elements
   Value
       imagesAfter; ///< bytes of the workspace before a split's images, or null
-  Value gateRate;  ///< exp(A_log) of the head, kept finite, f32
-  Value gateBias;  ///< dt_bias of the head: [K] or a scalar
+  Value constantGate; ///< the head's logit where tokens share one
+  Value gateRate;     ///< exp(A_log) of the head, kept finite, f32
+  Value gateBias;     ///< dt_bias of the head: [K] or a scalar
 };
 
 /// The kernel that checks the indices of a pool kernel's calls. It comes first.

@@ -162,16 +162,12 @@ const char *refuseWarps(const Problem &problem, const Target &target) {
   bool hasChannels = problem.decayRank() == 3;
   if (op.getDelta() != static_cast<bool>(problem.beta))
     return "they need an erase and a write strength, or neither";
-  if (problem.decayRank() == 1)
-    return "they need a log-decay of every token, or none";
-  if (!problem.decay && !op.getDelta())
-    return "they need an erase or a decay";
   bool normalisesKeys = problem.keysNormalised();
   bool normalisesQueries = isa_and_nonnull<dplr::L2NormOp>(problem.q.map);
   bool isNormalised = normalisesKeys && normalisesQueries;
-  if ((!problem.decay || (hasChannels && op.getDelta())) && !isNormalised)
-    return "they need q and k normalised in the kernel, one decay per head, or "
-           "a decay and no erase";
+  if (hasChannels && op.getDelta() && !isNormalised)
+    return "they need q and k normalised in the kernel, no erase, or no decay "
+           "of channels";
   if (hasChannels && normalisesKeys != normalisesQueries)
     return "they need q and k both normalised in the kernel, or neither";
   if (!problem.dtype().isBF16())

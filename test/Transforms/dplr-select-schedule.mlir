@@ -124,16 +124,17 @@ func.func @fast(%q: tensor<?x?x64xf32>, %s: f32)
   return %o, %ht : tensor<?x?x64xf32>, tensor<?x?x64x64xf32>
 }
 
+// Where roles cannot be warps, which have 16-bit operands.
 // CHECK-LABEL: func.func @high(
 // GPU-SAME: operand = tf32
-func.func @high(%q: tensor<?x?x64xbf16>, %s: f32)
-    -> (tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>)
+func.func @high(%q: tensor<?x?x32xbf16>, %s: f32)
+    -> (tensor<?x?x32xbf16>, tensor<?x?x32x32xf32>)
     attributes {dplr.form = #dplr.form<chunk>} {
-  %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)
-      v(%q : tensor<?x?x64xbf16>) scale(%s)
+  %o, %ht = dplr.recurrence q(%q : tensor<?x?x32xbf16>) k(%q : tensor<?x?x32xbf16>)
+      v(%q : tensor<?x?x32xbf16>) scale(%s)
       {layout = #dplr.layout<vk>, precision = #dplr.precision<high>}
-      -> tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
-  return %o, %ht : tensor<?x?x64xbf16>, tensor<?x?x64x64xf32>
+      -> tensor<?x?x32xbf16>, tensor<?x?x32x32xf32>
+  return %o, %ht : tensor<?x?x32xbf16>, tensor<?x?x32x32xf32>
 }
 
 // Nothing of a step can be prepared ahead: roles stay fused.
