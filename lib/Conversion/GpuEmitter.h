@@ -169,6 +169,8 @@ public:
   /// To another block of the cluster, whose barrier alone says when it is done.
   void bulkSend(Value clusterTo, Value shared, int64_t bytes,
                 Value clusterBarrier);
+  /// Asks for whole, aligned 16 bytes of global memory in the L2.
+  void prefetch(Value global, int64_t bytes);
   /// Until all but the `left` last stores are done, or have read their source.
   void waitBulkStores(int64_t left, bool read);
   /// What an address in this block's shared memory is in block `rank` (i32) of

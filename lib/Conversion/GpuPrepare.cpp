@@ -158,13 +158,17 @@ Group ChunkPreparer::rowOfLane() const {
   return group;
 }
 
-/// What tokens have one of, such as write strengths, comes a chunk ahead.
+/// What tokens have one of, such as write strengths, comes a chunk ahead, and
+/// logits of 32 bits as far as the L2.
 ChunkPreparer::Values ChunkPreparer::vectorsOf(Value number) {
   Values loaded;
   for (tile::LoadOp load : parts.vectorLoads) {
     roles.enterChunk(number, load.getOperation());
     loaded.push_back(at.loadGlobal(load, rowOfLane())[0]);
   }
+  // Beside assistants and without an erase ptxas has no register for it.
+  if (parts.wideLogits && (hasSystem() || !roles.isAssisted()))
+    askForLogits(number);
   return loaded;
 }
 
@@ -363,6 +367,8 @@ ChunkPreparer::Values ChunkPreparer::diagonal() {
 
 /// `vectors` hold this chunk's, and then the next one's, of this lane.
 void ChunkPreparer::chunk(Value &number, Values &vectors) {
+  if (parts.wideLogits)
+    storeDecays();
   sumNorms();
   if (scalesRows())
     findScales();
@@ -411,6 +417,8 @@ void ChunkPreparer::run() {
   locate();
   // What prepare evaluates: all that is not moved by the transfer role.
   SmallVector<Operation *> tiles;
+  if (parts.wideLogits)
+    tiles.push_back(parts.wideLogits);
   for (Operation &op : roles.chunkLoop.getBody()->without_terminator())
     if (op.hasAttr(tile::kRoleAttr) && !isa<tile::LoadOp, tile::StoreOp>(op))
       tiles.push_back(&op);

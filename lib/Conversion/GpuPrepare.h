@@ -52,7 +52,8 @@ private:
   void rememberNorms();
   void finishNorms();
   void storeOwn(Value at8, Value atQuad);
-  Values decays(Value input, double scale);
+  double sumScale() const;
+  Values decays(Value input);
   Values sumDecays(llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> words);
   Value triangle(int64_t unit);
   void boundedSlice(Value slice, Values &sums);
@@ -86,6 +87,11 @@ private:
                    Value right0, Value right1, Values &sums);
   Value times(Value x, Value y);
   Values times(mlir::ValueRange x, mlir::ValueRange y);
+
+  //===-- From logits of 32 bits (GpuPrepareLogits.cpp)
+  //---------------------===//
+  void storeDecays();
+  void askForLogits(Value number);
 
   //===-- With a decay for every head, or none (GpuPrepareRows.cpp)
   //--------===//

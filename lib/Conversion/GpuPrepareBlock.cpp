@@ -6,8 +6,9 @@ using namespace mlir;
 
 namespace kdac {
 
-/// Log-decays are summed by tensor cores as f16 scaled by 2^12.
-static constexpr double kSumScale = 4096.0;
+/// Log-decays are summed by tensor cores as f16: scaled by 2^12, or where
+/// nothing bounds them, down to -300, by 2^7.
+static constexpr double kBoundedScale = 4096.0, kUnboundedScale = 128.0;
 static constexpr int64_t kSumUnit = 0x0c00; ///< 2^-12 in f16
 
 //===-- Before the pair meets
@@ -131,14 +132,21 @@ void ChunkPreparer::finishNorms() {
   normsFinished = true;
 }
 
-/// The slice of `input` times `scale` as fragments of pairs of tokens.
-ChunkPreparer::Values ChunkPreparer::decays(Value input, double scale) {
+double ChunkPreparer::sumScale() const {
+  return isBounded() ? kBoundedScale : kUnboundedScale;
+}
+
+/// The slice of `input`, scaled, as fragments of pairs of tokens.
+ChunkPreparer::Values ChunkPreparer::decays(Value input) {
+  if (parts.wideLogits)
+    return fragment(parts.wideLogits.getResult(), own, /*transposed=*/true);
+  Value scale = b.f32(sumScale());
   readLoads(input, /*tokens=*/true);
   Values words;
   for (int64_t part = 0; part < 4; ++part) {
     Values pair = at.evaluate(input, tokenPairs(part));
-    words.push_back(word(b.mulF(pair[0], b.f32(scale)),
-                         b.mulF(pair[1], b.f32(scale)), f16()));
+    words.push_back(
+        word(b.mulF(pair[0], scale), b.mulF(pair[1], scale), f16()));
   }
   return words;
 }
@@ -181,7 +189,7 @@ void ChunkPreparer::rememberNorms() {
 /// and rows 8-15 of both with columns 8-15.
 void ChunkPreparer::boundedSlice(Value slice, Values &sums) {
   enterSlice(slice);
-  Values words = decays(parts.decay.getInput(), kSumScale);
+  Values words = decays(parts.decay.getInput());
   Value upTo = triangle(kSumUnit);
   Value whole = b.i32(kSumUnit << 16 | kSumUnit);
   Values exponents = sumDecays({upTo, whole, b.i32(0), upTo}, words);

@@ -115,8 +115,8 @@ ChunkPreparer::Values ChunkPreparer::lowerProducts(const Values &lower) {
   return result;
 }
 
-/// The same in tf32, 8 of a sum's 16 terms at a time: of columns 2 i and 2 i + 1
-/// the i-th and the (i + 4)-th, on either side.
+/// The same in tf32, 8 terms of a sum at a time: the i-th and the (i + 4)-th
+/// are those of columns 2 i and 2 i + 1, on either side.
 ChunkPreparer::Values ChunkPreparer::wideLowerProducts(const Values &lower) {
   Values inner(8, b.f32(0)), result(8, b.f32(0));
   auto all = MutableArrayRef<Value>(inner);

@@ -18,9 +18,6 @@ using namespace mlir;
 
 namespace kdac {
 
-/// Log-decays down to -300 are summed by tensor cores as f16 scaled by 2^7.
-static constexpr double kSumScale = 128.0;
-
 /// Right factors are 2^-(x + a): from 2^-kAnchor up, which drops what is less
 /// than 2^-kMargin in a row. Left ones, 2^(x + a), go down to 2^kNear, and are
 /// then lifted by 2^kMargin, so that they drop no more. Sums of rows with their
@@ -330,7 +327,7 @@ Value ChunkPreparer::anyFar(ArrayRef<Value> exponents) {
 /// x + a of the present slice.
 ChunkPreparer::Values ChunkPreparer::anchoredDecays(Values &x) {
   Value input, factors = tokenFactors(input), zero = b.i32(0);
-  Values words = decays(input, kSumScale);
+  Values words = decays(input);
   x = sumDecays({sumWord(factors, 0), zero, zero, sumWord(factors, 8)}, words);
   Values anchored;
   for (Value sum : x)
@@ -362,8 +359,8 @@ Value ChunkPreparer::sumWord(Value factors, int64_t tokens) {
   Values pair;
   for (int64_t i : {0, 1}) {
     Value column = b.add(b.mul(inQuad, 2), i);
-    Value x = roles.select(b.less(column, b.add(quad, 1)), b.f32(1 / kSumScale),
-                           b.f32(0));
+    Value x = roles.select(b.less(column, b.add(quad, 1)),
+                           b.f32(1 / sumScale()), b.f32(0));
     Group token;
     token.col = {firstToken, tokens + i};
     pair.push_back(factors ? b.mulF(x, at.evaluate(factors, token)[0]) : x);

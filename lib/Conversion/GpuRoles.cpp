@@ -54,6 +54,8 @@ LogicalResult RoleLowering::match() {
         parts.vectorLoads.push_back(load);
       else if (role.getValue() == tile::kChainRole)
         values = load;
+      else if (tileType(load.getResult()).getElementType().isF32())
+        parts.wideLogits = load;
       else
         imageRows.push_back(load);
     } else if (auto store = dyn_cast<tile::StoreOp>(op)) {

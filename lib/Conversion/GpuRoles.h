@@ -25,6 +25,7 @@ struct PreparedChunk {
   llvm::SmallVector<tile::LoadOp> vectorLoads; ///< [C]: beta, decays of heads
   llvm::SmallVector<tile::ReduceOp> norms;     ///< sums over rows of q and k
   tile::ReduceOp ownSum;                       ///< and over their product
+  tile::LoadOp wideLogits; ///< of a decay for every channel, if in 32 bits
 };
 
 /// x of x * broadcast(vector along `along`) with the vector, or null.

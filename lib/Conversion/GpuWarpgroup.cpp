@@ -124,6 +124,11 @@ void GpuEmitter::bulkLoad(Value shared, Value global, int64_t bytes,
            "r,l,n,r,~{memory}", {}, {shared, global, i32(bytes), barrier});
 }
 
+void GpuEmitter::prefetch(Value global, int64_t bytes) {
+  assembly("cp.async.bulk.prefetch.L2.global [$0], $1;", "l,n", {},
+           {global, i32(bytes)});
+}
+
 void GpuEmitter::bulkStore(Value global, Value shared, int64_t bytes) {
   assembly("cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2; "
            "cp.async.bulk.commit_group;",

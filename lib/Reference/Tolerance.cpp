@@ -164,7 +164,6 @@ bool hasRefinedSchedule(const Variant &v) {
   return target && target->hasWarpgroupProducts && v.form == Form::Chunk &&
          v.dtype == DType::BF16 && row.erase != Erase::Pair &&
          erases == (*v.beta != Beta::None) && (!needsNorms || *v.l2norm) &&
-         (!perChannel || dtypeSize(*v.gateDtype) == 2) &&
          (v.keyDim == 64 || v.keyDim == 128) && v.valueDim % 64 == 0;
 }
 

@@ -3,6 +3,7 @@
 // One image holds what the chain takes from prepare for one chunk. The raw rows
 // of q, k and g land in the panels that their products replace, so that an
 // image is the only memory a chunk needs; v and the output share a second ring.
+// Of g in 32 bits the place holds what prepare makes of it, in 16.
 #include "PlaceRoles.h"
 #include "Roles.h"
 #include "kdac/Dialect/PrepareScratch.h"

@@ -172,9 +172,6 @@ const char *refuseWarps(const Problem &problem, const Target &target) {
     return "they need q and k both normalised in the kernel, or neither";
   if (!problem.dtype().isBF16())
     return "they need bf16 inputs";
-  if (hasChannels &&
-      getElementTypeOrSelf(problem.decay.source).getIntOrFloatBitWidth() != 16)
-    return "they need 16-bit gate logits";
   if (problem.keyDim() != 64 && problem.keyDim() != 128)
     return "they need a key dim of 64 or 128";
   if (problem.valueDim() % tile::kChainColumns != 0)

@@ -74,7 +74,7 @@ TEST(ModelPacks, KdacRun) {
 
 TEST(ModelPacks, General) {
   Names names = namesOf("general.yaml", "sm_90a");
-  EXPECT_EQ(names.size(), 12u + 8u + 8u + 2u + 12u + 9u);
+  EXPECT_EQ(names.size(), 12u + 8u + 8u + 3u + 12u + 9u);
   EXPECT_EQ(namesOf("general.yaml", "host"), names);
   for (const char *name :
        {"kda.step.k32v32.f32.f32vk.softplus",
