@@ -105,7 +105,8 @@ def Dplr_PrecisionAttr : EnumAttr<DplrDialect, Dplr_Precision, "precision"> {
 
 def Dplr_Form : I32EnumAttr<"Form", "evaluation order", [
     I32EnumAttrCase<"Chunk", 0, "chunk">, I32EnumAttrCase<"Step", 1, "step">,
-    I32EnumAttrCase<"Rows", 2, "rows">, I32EnumAttrCase<"Attention", 3, "attention">]> {
+    I32EnumAttrCase<"Rows", 2, "rows">, I32EnumAttrCase<"Attention", 3, "attention">,
+    I32EnumAttrCase<"Prompt", 4, "prompt">]> {
   let cppNamespace = "::kdac::dplr";
   let genSpecializedAttr = 0;
 }
@@ -444,6 +445,58 @@ def Dplr_LatentAttentionOp : Dplr_Op<"latent_attention", [
     $query `pages` `(` $pages `)` `table` `(` $table `:` type($table) `)`
     `slots` `(` $slots `:` type($slots) `)`
     `lengths` `(` $lengths `:` type($lengths) `)` `scale` `(` $scale `)`
+    `up_to` $key_width `values` $value_width attr-dict `:` type($query)
+  }];
+  let hasVerifier = 1;
+}
+
+//===-- Attention of prompts ------------------------------------------------===//
+
+def Dplr_PromptAttentionOp : Dplr_Op<"prompt_attention", [
+    AllTypesMatch<["query", "expanded", "result"]>,
+    AllTypesMatch<["offsets", "key_offsets"]>, AllTypesMatch<["before", "after"]>,
+    AllTypesMatch<["before_logs", "after_logs"]>]> {
+  let summary = "attend to expanded keys and values, causally, from many rows a sequence";
+  let description = [{
+    Multi-head attention of packed rows to packed keys. A key has a part for
+    every head, which stands in front of the head's value in `expanded`, and a
+    part that all heads share.
+
+    ```
+    w_ij = exp(scale * (query[i, h] . [expanded[j, h, 0 .. D - R) | shared[j]]))
+    result[i, h] = sum_j w_ij value_j / sum_j w_ij,  value_j = expanded[j, h, D - R ..)
+    ```
+
+    Sequence n has rows `offsets[n] .. offsets[n + 1]` and keys
+    `key_offsets[n] .. key_offsets[n + 1]`, the last of which, or of the `later`
+    keys that follow them in other calls, is the last row's own; a row sees no
+    keys behind its own. Keys of other calls are in `before`: averages of values,
+    and logarithms to base 2 of the weights' sums that they were divided by;
+    absent, there are none. `after` and `after_logs` are the same with this
+    call's keys. A row without keys has the result 0 and the least finite f32 as
+    logarithm. Rows of queries have `D <= key_width` elements, `R <= key_width -
+    value_width` of them shared, own parts and values at most `value_width`; the
+    three are sizes of the call. `scale` is positive. In f32 or better, weights
+    rounded to the element type; results are rounded once, when they are written.
+
+    ```mlir
+    %o, %a, %l = dplr.prompt_attention %q expanded(%kv) shared(%r : tensor<?x?xbf16>)
+        offsets(%t, %k : tensor<?xi32>) before(%b, %m : tensor<?x?x?xf32>, tensor<?x?xf32>)
+        later(%n) scale(%x) up_to 192 values 128 : tensor<?x?x?xbf16>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq3:$query, Dplr_Seq3:$expanded,
+    TensorRankOf<[F32, BF16, F16], [2]>:$shared,
+    TensorRankOf<[I32], [1]>:$offsets, TensorRankOf<[I32], [1]>:$key_offsets,
+    TensorRankOf<[F32], [3]>:$before, TensorRankOf<[F32], [2]>:$before_logs,
+    I64:$later, F32:$scale, I64Attr:$key_width, I64Attr:$value_width);
+  let results = (outs Dplr_Seq3:$result, TensorRankOf<[F32], [3]>:$after,
+    TensorRankOf<[F32], [2]>:$after_logs);
+  let assemblyFormat = [{
+    $query `expanded` `(` $expanded `)` `shared` `(` $shared `:` type($shared) `)`
+    `offsets` `(` $offsets `,` $key_offsets `:` type($offsets) `)`
+    `before` `(` $before `,` $before_logs `:` type($before) `,` type($before_logs) `)`
+    `later` `(` $later `)` `scale` `(` $scale `)`
     `up_to` $key_width `values` $value_width attr-dict `:` type($query)
   }];
   let hasVerifier = 1;

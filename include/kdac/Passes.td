@@ -109,7 +109,7 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     `roles = assisted` the last of four blocks has no program and prepares every third
     chunk of the others'.
 
-    Numerics: exp2 and rsqrt are the approximate instructions (2^-22 relative);
+    Numerics: exp2, log2 and rsqrt are the approximate instructions (2^-22 relative);
     f32 subnormals flush to zero. Under `roles = warps` products of constants may
     merge; log-decays are summed as f16 scaled by 2^12 (2^7 where leaf is 1) with f32
     sums, 2^-12 relative of each token's; what a slice of 16 channels decays by

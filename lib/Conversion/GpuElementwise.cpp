@@ -666,6 +666,7 @@ GpuLowering::Values GpuLowering::evaluateOp(Operation *op, const Group &group) {
 Value GpuLowering::applyScalar(Operation *op, ValueRange operands) {
   return llvm::TypeSwitch<Operation *, Value>(op)
       .Case([&](math::Exp2Op) { return b.exp2(operands[0]); })
+      .Case([&](math::Log2Op) { return b.log2(operands[0]); })
       .Case([&](math::RsqrtOp) { return b.rsqrt(operands[0]); })
       .Case([&](math::AbsFOp) {
         return LLVM::FAbsOp::create(b, operands[0]).getResult();

@@ -76,6 +76,9 @@ Value GpuEmitter::intrinsic(StringRef name, Type type, ValueRange args) {
 Value GpuEmitter::exp2(Value x) {
   return intrinsic("llvm.nvvm.ex2.approx.ftz.f32", getF32Type(), x);
 }
+Value GpuEmitter::log2(Value x) {
+  return intrinsic("llvm.nvvm.lg2.approx.ftz.f", getF32Type(), x);
+}
 Value GpuEmitter::rsqrt(Value x) {
   return intrinsic("llvm.nvvm.rsqrt.approx.ftz.f", getF32Type(), x);
 }

@@ -54,6 +54,7 @@ public:
   Value f32(double value);
   Value intrinsic(llvm::StringRef name, mlir::Type type, mlir::ValueRange args);
   Value exp2(Value x);
+  Value log2(Value x);
   Value rsqrt(Value x);
   Value reciprocal(Value x);
   Value addF(Value a, Value b);

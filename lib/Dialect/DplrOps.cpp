@@ -152,6 +152,24 @@ LogicalResult LatentAttentionOp::verify() {
   return success();
 }
 
+LogicalResult PromptAttentionOp::verify() {
+  // prompt_attention C1
+  auto element = [](Value tensor) {
+    return cast<RankedTensorType>(tensor.getType()).getElementType();
+  };
+  if (element(getShared()) != element(getQuery()))
+    return emitOpError() << "expected shared parts of the queries' type "
+                         << element(getQuery()) << ", but got "
+                         << element(getShared());
+  // prompt_attention C2
+  int64_t values = getValueWidth(), rest = getKeyWidth() - values;
+  if ((values != 64 && values != 128) || rest != 64)
+    return emitOpError() << "expected values of 64 or 128 elements and 64 more "
+                            "of a key, but got "
+                         << values << " and " << rest;
+  return success();
+}
+
 LogicalResult RmsNormOp::verify() {
   // rmsnorm C1
   if (failed(checkUpTo(*this, getWidth())))

@@ -396,12 +396,15 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
       alignment = isIndices(arg) ? dtypeSize(arg.dtype) : pointerAlignment;
     if (arg.name == "slot_pitch" || arg.name == "head_pitch")
       alignment = pitchAlignment(variant);
+    bool isPrompt = variant.form == Form::Prompt;
     if (arg.name == "D" || arg.name == "rank" || arg.name == "x_pitch" ||
-        (arg.name == "R" && variant.form == Form::Attention))
+        (arg.name == "R" && (isPrompt || variant.form == Form::Attention)) ||
+        (arg.name == "E" && isPrompt))
       alignment = pointerAlignment / dtypeSize(variant.dtype);
     for (const Arg &tensor : args)
       if (arg.name == tensor.name + "_stride")
-        alignment = strideAlignment(variant, tensor);
+        alignment = isPrompt ? pointerAlignment / dtypeSize(variant.dtype)
+                             : strideAlignment(variant, tensor);
     result.push_back({arg, alignment});
   }
   return result;

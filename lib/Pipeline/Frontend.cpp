@@ -42,6 +42,7 @@ public:
 private:
   OwningOpRef<ModuleOp> buildRows();
   OwningOpRef<ModuleOp> buildAttention();
+  OwningOpRef<ModuleOp> buildPrompt();
   RankedTensorType tensor(ArrayRef<int64_t> shape, DType dtype) {
     return RankedTensorType::get(shape, toMlir(b, dtype));
   }
@@ -293,7 +294,33 @@ OwningOpRef<ModuleOp> Frontend::buildAttention() {
   return std::move(module);
 }
 
+/// The same of form prompt.
+OwningOpRef<ModuleOp> Frontend::buildPrompt() {
+  auto rows = tensor({dyn, dyn, dyn}, variant.dtype);
+  auto shared = tensor({dyn, dyn}, variant.dtype);
+  auto numbers = tensor({dyn}, DType::I32);
+  auto averages = tensor({dyn, dyn, dyn}, DType::F32);
+  auto logs = tensor({dyn, dyn}, DType::F32);
+  SmallVector<Type> types = {rows,    rows,           shared,
+                             numbers, numbers,        averages,
+                             logs,    b.getI64Type(), b.getF32Type()};
+  auto function = func::FuncOp::create(
+      b, entryName(variant), b.getFunctionType(types, {rows, averages, logs}));
+  function->setAttr("dplr.form",
+                    dplr::FormAttr::get(b.getContext(), dplr::Form::Prompt));
+  b.setInsertionPointToStart(function.addEntryBlock());
+  ValueRange x = function.getArguments();
+  auto op = dplr::PromptAttentionOp::create(
+      b, rows, averages, logs, x[0], x[1], x[2], x[3], x[4], x[5], x[6], x[7],
+      x[8], static_cast<uint64_t>(variant.keyDim),
+      static_cast<uint64_t>(variant.valueDim));
+  func::ReturnOp::create(b, op.getResults());
+  return std::move(module);
+}
+
 OwningOpRef<ModuleOp> Frontend::build() {
+  if (variant.form == Form::Prompt)
+    return buildPrompt();
   if (variant.form == Form::Attention)
     return buildAttention();
   if (variant.form == Form::Rows)

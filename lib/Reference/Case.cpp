@@ -1,5 +1,6 @@
 #include "kdac/Reference/Case.h"
 #include "AttentionCase.h"
+#include "PromptCase.h"
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Places.h"
 #include "kdac/Reference/Pool.h"
@@ -48,6 +49,8 @@ Layout layoutOf(const Case &c, const std::string &name) {
     return rowLayoutOf(c, name);
   if (v.form == Form::Attention)
     return attentionLayout(c, name);
+  if (v.form == Form::Prompt)
+    return promptLayout(c, name);
   bool perHead = v.row().decay != Decay::Channel;
   auto sequence = [&](int64_t heads, int64_t width) {
     return Layout{c.tokens(), heads, width, heads * width + c.spec().tokenGap};
@@ -97,6 +100,9 @@ bool isAbsent(const CaseSpec &spec, const std::string &name) {
            (name == "sum" && !spec.hasFinal) ||
            (name == "index" && !spec.hasSlots &&
             spec.variant.rows == RowOp::Gather);
+  if (spec.variant.form == Form::Prompt)
+    return (name.rfind("before", 0) == 0 && !spec.hasInitial) ||
+           (name.rfind("after", 0) == 0 && !spec.hasFinal);
   return (name == "h0" && !spec.hasInitial) ||
          (name == "ht" && !spec.hasFinal) ||
          (name == "ht" && spec.variant.slots && spec.inPlace) ||
@@ -137,9 +143,14 @@ std::optional<std::string> validateAttention(const CaseSpec &spec) {
   return std::nullopt;
 }
 
+/// True of attention of either kind.
+bool attends(const Variant &v) {
+  return v.form == Form::Attention || v.form == Form::Prompt;
+}
+
 int64_t columnsOf(const CaseSpec &spec) {
   constexpr int64_t usual = 256;
-  if (spec.variant.form == Form::Attention)
+  if (attends(spec.variant))
     return spec.columns ? spec.columns : spec.variant.keyDim;
   int64_t multiple = 16 / dtypeSize(spec.variant.dtype);
   return spec.columns         ? spec.columns
@@ -186,6 +197,9 @@ std::optional<std::string> validate(const CaseSpec &spec) {
   if (v.form == Form::Attention)
     if (auto problem = validateAttention(spec))
       return problem;
+  if (v.form == Form::Prompt)
+    if (auto problem = validatePrompt(spec))
+      return problem;
   if (!findRecipe(spec.recipe))
     return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
   return std::nullopt;
@@ -195,6 +209,9 @@ std::string describeAbsent(const CaseSpec &spec) {
   std::string text;
   if (spec.variant.form == Form::Attention)
     return isAbsent(spec, "slots") ? " no-slots" : "";
+  if (spec.variant.form == Form::Prompt)
+    return std::string(spec.hasInitial ? "" : " no-before") +
+           (spec.hasFinal ? "" : " no-after");
   if (spec.variant.form == Form::Rows) {
     for (const char *name : {"branch", "sum", "index"})
       if (isAbsent(spec, name))
@@ -225,12 +242,16 @@ std::string describe(const CaseSpec &spec) {
   }
   if (spec.variant.form == Form::Rows)
     text += " D" + number(columnsOf(spec));
-  else if (spec.variant.form == Form::Attention)
+  else if (attends(spec.variant))
     text += " H" + number(spec.heads) + " D" + number(columnsOf(spec)) +
             (spec.hasBadIndices ? " bad-indices" : "");
   else
     text += " H" + number(spec.heads) + " HV" +
             number(spec.valueHeads ? spec.valueHeads : spec.heads);
+  for (size_t i = 0; i < spec.pasts.size(); ++i)
+    text += (i ? "," : " pasts ") + number(spec.pasts[i]);
+  if (spec.later)
+    text += " later " + number(spec.later);
   text += " " + spec.recipe + " seed " + std::to_string(spec.seed) +
           describeAbsent(spec);
   if (spec.trailing)
@@ -254,9 +275,8 @@ Case makeCase(CaseSpec spec) {
   c.description = std::move(spec);
   c.bounds = boundsOf(c.description);
   c.bufferTokens = c.bounds.back() + c.description.trailing;
-  bool isAttention = c.description.variant.form == Form::Attention;
   double scale =
-      isAttention
+      attends(c.description.variant)
           ? 3.0 // queries have length 1
           : 1.0 / std::sqrt(static_cast<double>(c.description.variant.keyDim));
   c.scaleValue = static_cast<float>(c.description.scale.value_or(scale));
@@ -265,8 +285,10 @@ Case makeCase(CaseSpec spec) {
     c.choosePool();
   c.addBuffers();
   c.fill();
-  if (isAttention)
+  if (c.description.variant.form == Form::Attention)
     fillTable(c);
+  if (c.description.variant.form == Form::Prompt)
+    fillOffsets(c);
   if (c.description.variant.slots)
     c.fillIndices();
   c.keepCaches();
@@ -373,6 +395,8 @@ void Case::provideWorkspace(int64_t bytes) {
 int64_t Case::sizeOf(const std::string &name) const {
   if (description.variant.form == Form::Attention)
     return attentionSize(*this, name);
+  if (description.variant.form == Form::Prompt)
+    return promptSize(*this, name);
   if (name == "N")
     return sequences();
   if (name == "T") // all tokens when packed, else those of one sequence
@@ -450,6 +474,8 @@ Results oracleOf(const Case &c, int threads) {
     return runRows(rowOperandsOf(c));
   case Form::Attention:
     return runAttention(attentionOperandsOf(c), threads);
+  case Form::Prompt:
+    return runPrompt(promptOperandsOf(c), threads);
   case Form::Chunk:
   case Form::Step:
     break;

@@ -139,6 +139,11 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
   result.tensors.push_back(judge(*c.find("out"), expected->out,
                                  c.coveredTokens(), tolerance.out,
                                  tolerance.outRow));
+  for (auto [name, values] : {std::pair("after", &expected->out),
+                              std::pair("after_logs", &expected->logs)})
+    if (const Buffer *after = c.find(name))
+      result.tensors.push_back(
+          judge(*after, *values, c.coveredTokens(), tolerance.state));
   if (const Buffer *sum = c.find("sum"))
     result.tensors.push_back(
         judge(*sum, expected->finalState, c.tokens(), tolerance.state));

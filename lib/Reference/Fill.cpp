@@ -1,4 +1,5 @@
 // How a recipe's draws become the tensors of a case.
+#include "PromptCase.h"
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Case.h"
 #include "kdac/Reference/Parallel.h"
@@ -30,6 +31,8 @@ public:
     purpose.gateNormalizer = c.spec().gateNormalizer;
     purpose.gateMask = c.spec().gateMask;
     purpose.gateFloor = c.spec().gateFloor;
+    if (v.form == Form::Prompt)
+      ownWidth = promptSize(c, "D") - promptSize(c, "R");
   }
 
   /// Row (token, head) of the tensor called `name`.
@@ -38,6 +41,10 @@ public:
     Site site{seed, streamOf(name), token, head, 0};
     if (name == "q" || name == "k")
       return keyRow(site, x, width);
+    if (name == "shared")
+      return keyPart(site, x, width);
+    if (name == "kv")
+      return expandedRow(site, x, width);
     if (name == "a" || name == "b")
       return eraseRow(name == "a", site, x, width);
     for (int64_t channel = 0; channel < width; ++channel) {
@@ -66,6 +73,21 @@ private:
       x[channel] *= magnitude;
   }
 
+  /// Part of a key that meets queries as it is, however long.
+  void keyPart(const Site &site, double *x, int64_t width) const {
+    direction(site, x, width, false);
+    double magnitude = recipe.magnitude(site);
+    for (int64_t channel = 0; channel < width; ++channel)
+      x[channel] *= magnitude;
+  }
+
+  /// A head's part of a key, then its value.
+  void expandedRow(Site site, double *x, int64_t width) const {
+    keyPart(site, x, ownWidth);
+    for (site.channel = ownWidth; site.channel < width; ++site.channel)
+      x[site.channel] = recipe.value(site, purpose);
+  }
+
   /// a = -s n and b = w n for one unit vector n, s in (0, 1) and w in (1/2, 1)
   /// per channel: contractive, and different when a and b are exchanged.
   void eraseRow(bool isA, Site site, double *x, int64_t width) const {
@@ -82,6 +104,7 @@ private:
   const Variant &v;
   const Recipe &recipe;
   uint64_t seed;
+  int64_t ownWidth = 0; ///< of form prompt: of a head's part of a key
   Purpose purpose;
 };
 
@@ -109,6 +132,8 @@ void Case::fill() {
     }
     if (buffer.name() == "table" || buffer.name() == "lengths")
       continue; // fillTable
+    if (buffer.name() == "key_offsets")
+      continue; // fillOffsets
     if (buffer.name() == "slots" || buffer.name() == "sources" ||
         buffer.name() == "snapshots" || buffer.name() == "accepted")
       continue;                     // fillIndices

@@ -99,6 +99,7 @@ private:
   LogicalResult visit(dplr::LatentOp op);
   LogicalResult visit(dplr::MixOp op);
   LogicalResult visit(dplr::LatentAttentionOp op);
+  LogicalResult visit(dplr::PromptAttentionOp op);
   Rows matrix(Value value);
   RowOperands rowOperands(Operation *op, RowOp kind);
   LogicalResult keepRows(Value result, const RowOperands &o);
@@ -591,13 +592,39 @@ LogicalResult Interpreter::visit(dplr::LatentAttentionOp op) {
   return success();
 }
 
+/// Widths are what the tensors' shapes say.
+LogicalResult Interpreter::visit(dplr::PromptAttentionOp op) {
+  const Tensor &query = at(op.getQuery()), &shared = at(op.getShared());
+  PromptOperands o;
+  o.heads = query.shape[1];
+  o.width = query.shape[2];
+  o.sharedWidth = shared.shape[1];
+  o.values = at(op.getExpanded()).shape[2] - (o.width - o.sharedWidth);
+  o.q = sequence(op.getQuery());
+  o.kv = sequence(op.getExpanded());
+  o.shared = stored(shared, o.sharedWidth, o.sharedWidth);
+  o.before = sequence(op.getBefore());
+  o.beforeLogs = sequence(op.getBeforeLogs());
+  o.offsets = indices(op.getOffsets());
+  o.keyOffsets = indices(op.getKeyOffsets());
+  o.later = static_cast<int64_t>(at(op.getLater()).element(0));
+  o.scale = at(op.getScale()).element(0);
+  Results results = runPrompt(o);
+  int64_t rows = query.shape[0];
+  keep(op.getResult(), results.out, {rows, o.heads, o.values});
+  keep(op.getAfter(), results.out, {rows, o.heads, o.values});
+  keep(op.getAfterLogs(), results.logs, {rows, o.heads});
+  return success();
+}
+
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
             dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp,
             dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp, dplr::GatherOp,
             dplr::CombineOp, dplr::LatentOp, dplr::MixOp,
-            dplr::LatentAttentionOp>([&](auto typed) { return visit(typed); })
+            dplr::LatentAttentionOp, dplr::PromptAttentionOp>(
+          [&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

@@ -202,7 +202,7 @@ double drawElement(const Recipe &recipe, const Variant &v,
                    const Purpose &purpose, std::string_view name,
                    const Site &site) {
   if (name == "v" || name == "v_cache" || name == "x" || name == "up" ||
-      name == "pages")
+      name == "pages" || name == "before")
     return recipe.value(site, purpose);
   if (name == "g" || name == "gate")
     return recipe.gate(site, purpose);
@@ -212,6 +212,8 @@ double drawElement(const Recipe &recipe, const Variant &v,
     return 0.05 * site.normal();
   if (name == "scales")
     return 0.5 * site.uniform();
+  if (name == "before_logs")
+    return 3.0 + 2.0 * site.normal();
   if (name == "z" || name == "branch" || name.substr(1) == "_conv" ||
       name.substr(1) == "_cache")
     return site.normal();

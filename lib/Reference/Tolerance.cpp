@@ -49,6 +49,15 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
     {T::Gpu, F::Attention, any, any, any, 1.8e-3, 0.0,
      "weights rounded to bf16: 0.42 * 2^-8 = 1.65e-3 each, in the spread that out has; f32 as on the host"},
 
+    // The same for prompts. Averages in f32 have the same errors, their
+    // logarithms less.
+    {T::Host, F::Prompt, any, any, any, 6e-6, 6e-6,
+     "score 40 (192 terms): 40 * 2^-24 * sqrt(12) = 8e-6 at worst, typically a fifth; exp2 2.4e-7, sums 2e-7"},
+    {T::Gpu, F::Prompt, any, P::TF32, any, 2.5e-4, 2.5e-4,
+     "weights rounded to f16: 0.42 * 2^-11 = 2.06e-4 each, in the spread that out has; f32 as on the host"},
+    {T::Gpu, F::Prompt, any, any, any, 1.8e-3, 1.8e-3,
+     "weights rounded to bf16: 0.42 * 2^-8 = 1.65e-3 each, in the spread that out has; f32 as on the host"},
+
     // Chunk form on the host: f32 products. A cumulative base-2 log-decay G loses
     // half an ulp of |G|, a relative error in exp2(G_i - G_j).
     {T::Host, F::Chunk, D::Extreme, any, any, 1e-4, 1e-4,
@@ -143,7 +152,8 @@ double roundingOf(DType dtype) {
 } // namespace
 
 Products productsOf(const Variant &variant) {
-  if (isGpu(variant) && variant.form == Form::Attention)
+  if (isGpu(variant) &&
+      (variant.form == Form::Attention || variant.form == Form::Prompt))
     return variant.dtype == DType::BF16 ? Products::BF16 : Products::TF32;
   if (!isGpu(variant) || variant.form != Form::Chunk)
     return Products::F32;

@@ -41,6 +41,13 @@ public:
         return *static_cast<const int64_t *>(argv[i]);
     return otherwise;
   }
+  float scale(std::string_view name) const {
+    for (size_t i = 0; i < launch.args.size(); ++i)
+      if (launch.args[i].arg.name == name &&
+          launch.args[i].arg.kind == ArgKind::Scale)
+        return *static_cast<const float *>(argv[i]);
+    return 0;
+  }
   /// Argument `i`, which is a size.
   int64_t sizeAt(size_t i) const {
     return *static_cast<const int64_t *>(argv[i]);
@@ -318,6 +325,51 @@ static Status checkAttention(const PackVariant &variant, const Reader &reader) {
   return Status::success();
 }
 
+/// The same of form prompt. Offsets are in device memory: any that 32 bits hold
+/// must be within reach.
+static Status checkPrompt(const PackVariant &variant, const Launch &launch,
+                          const Reader &reader) {
+  const Variant &v = variant.variant;
+  constexpr int64_t widest = 8, most = INT32_MAX; // bytes, rows
+  int64_t row = reader.size("D"), shared = reader.size("R");
+  int64_t values = reader.size("E"), heads = reader.size("H");
+  int64_t rest = v.keyDim - v.valueDim;
+  if (shared > row || shared > rest || row - shared > v.valueDim ||
+      values > v.valueDim)
+    return refuse("arguments D = " + std::to_string(row) +
+                  ", R = " + std::to_string(shared) +
+                  " and E = " + std::to_string(values) +
+                  " do not fit; the kernel takes keys of up to " +
+                  std::to_string(v.valueDim) + " elements of a head and " +
+                  std::to_string(rest) + " that heads share, and values of " +
+                  std::to_string(v.valueDim));
+  for (size_t i = 0; i < launch.args.size(); ++i)
+    if (const Arg &arg = launch.args[i].arg;
+        isStride(arg) && !product({reader.sizeAt(i), most, widest}))
+      return refuse("argument " + arg.name + " = " +
+                    std::to_string(reader.sizeAt(i)) +
+                    " makes a tensor larger than 2^63 bytes");
+  std::optional<int64_t> outputs = product({heads, values});
+  if (!outputs || !product({*outputs, most, widest}) ||
+      !product({reader.size("N"), reader.size("T"), heads}))
+    return refuse("the sizes make a tensor larger than 2^63 bytes");
+  if (reader.size("T") > 1 && reader.size("out_stride") < *outputs)
+    return refuse(
+        "argument out_stride = " + std::to_string(reader.size("out_stride")) +
+        " is less than the " + std::to_string(*outputs) +
+        " elements of one row");
+  for (const char *name : {"before", "after"})
+    if (reader.isNull(name) != reader.isNull(std::string(name) + "_logs"))
+      return refuse("arguments " + std::string(name) + " and " +
+                    std::string(name) +
+                    "_logs belong together; give both or neither");
+  float scale = reader.scale("scale");
+  if (!(scale > 0))
+    return refuse("argument scale = " + std::to_string(scale) +
+                  " should be positive");
+  return Status::success();
+}
+
 /// Of a recurrence.
 static Status checkRecurrence(const PackVariant &variant, const Launch &launch,
                               const Reader &reader) {
@@ -347,8 +399,10 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
   }
   if (variant.variant.form == Form::Rows)
     return checkRows(variant, launch, reader);
-  Status sizes = variant.variant.form == Form::Attention
-                     ? checkAttention(variant, reader)
+  Form form = variant.variant.form;
+  Status sizes = form == Form::Attention ? checkAttention(variant, reader)
+                 : form == Form::Prompt
+                     ? checkPrompt(variant, launch, reader)
                      : checkRecurrence(variant, launch, reader);
   if (!sizes.ok())
     return sizes;

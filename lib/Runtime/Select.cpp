@@ -271,7 +271,8 @@ StatusOr<const PackVariant *> selectVariant(const PackReader &pack,
                      : manifest.variants.empty() ? "it is empty"
                      : form == Form::Rows      ? "it has no operations on rows"
                      : form == Form::Attention ? "it has no attention"
-                                               : "it has no recurrences"));
+                     : form == Form::Prompt ? "it has no attention of prompts"
+                                            : "it has no recurrences"));
 }
 
 StatusOr<const PackVariant *>

@@ -1,5 +1,6 @@
 #include "Bench.h"
 #include "BenchAttention.h"
+#include "BenchPrompt.h"
 #include "Graphs.h"
 #include "Timing.h"
 
@@ -99,6 +100,8 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
     return checkRows(v, shape, call, entry);
   if (v.form == Form::Attention)
     return checkAttention(v, shape, call, entry);
+  if (v.form == Form::Prompt)
+    return checkPrompt(v, shape, call, entry);
   std::vector<int64_t> heads = sampledHeads(shape);
   int64_t stateSize = v.keyDim * v.valueDim;
   StatusOr<Buffer> out =
@@ -168,6 +171,32 @@ Status BenchRunner::checkAttention(const Variant &v, const BenchShape &shape,
   if (!out.ok())
     return out.status();
   Comparison error = compare(*out, expected.out, shape.sequences);
+  entry.errorOut = error.relative;
+  reference::Tolerance tolerance =
+      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
+  return judge(error, tolerance.out, v.valueDim, tolerance.outRow);
+}
+
+Status BenchRunner::checkPrompt(const Variant &v, const BenchShape &shape,
+                                const BenchCall &call, Entry &entry) {
+  std::vector<int64_t> heads = sampledHeads(shape), rows = promptRows(shape);
+  reference::Results expected = reference::runPrompt(
+      promptOperands(v, shape, patterns, heads), session.settings.threads);
+  session.beat();
+  StatusOr<Buffer> all =
+      sampledOutput(*call.find("out"), "out", v.dtype, shape.allTokens(),
+                    shape.heads, v.valueDim, heads);
+  if (!all.ok())
+    return all.status();
+  auto count = static_cast<int64_t>(rows.size());
+  reference::Layout layout = all->layout();
+  layout.tokens = count;
+  Buffer out("out", ArgKind::Output, v.dtype, layout);
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t head = 0; head < layout.heads; ++head)
+      for (int64_t c = 0; c < layout.width; ++c)
+        out.set(i, head, c, all->get(rows[static_cast<size_t>(i)], head, c));
+  Comparison error = compare(out, expected.out, count);
   entry.errorOut = error.relative;
   reference::Tolerance tolerance =
       reference::toleranceOf(v, reference::difficultyOf(v, recipe));

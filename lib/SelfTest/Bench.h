@@ -27,9 +27,12 @@ private:
   /// its bound.
   Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
                     BenchCall &call, cuda::Stream stream, Entry &entry);
-  /// The same of form attention; of form rows, of all rows.
+  /// The same of form attention; of form prompt, of some rows; of form rows, of
+  /// all rows.
   Status checkAttention(const Variant &v, const BenchShape &shape,
                         const BenchCall &call, Entry &entry);
+  Status checkPrompt(const Variant &v, const BenchShape &shape,
+                     const BenchCall &call, Entry &entry);
   Status checkRows(const Variant &variant, const BenchShape &shape,
                    const BenchCall &call, Entry &entry);
   /// A line for the commit of all tokens.

@@ -1,5 +1,6 @@
 #include "BenchCall.h"
 #include "BenchAttention.h"
+#include "BenchPrompt.h"
 
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Float.h"
@@ -32,6 +33,8 @@ struct Sizes {
   int64_t elements(const Arg &arg) const {
     if (v.form == Form::Attention)
       return attentionElements(v, shape, arg.name);
+    if (v.form == Form::Prompt)
+      return promptElements(v, shape, arg.name);
     int64_t hv = shape.valueHeads, state = hv * v.keyDim * v.valueDim;
     int64_t width = rowElements(arg);
     if (v.form == Form::Rows) // of x as many rows as are picked or mixed
@@ -106,6 +109,8 @@ struct Sizes {
   int64_t size(const std::string &name, const std::vector<Arg> &args) const {
     if (v.form == Form::Attention)
       return attentionSize(v, shape, name);
+    if (v.form == Form::Prompt)
+      return promptSize(v, shape, name);
     if (name == "N")
       return shape.sequences;
     if (name == "T")
@@ -264,7 +269,9 @@ Status BenchCall::add(const Device &device, const Variant &variant,
     return Status::success();
   }
   if (arg.kind == ArgKind::Scale) {
-    float scale = variant.form == Form::Attention ? attentionScale
+    bool attends =
+        variant.form == Form::Attention || variant.form == Form::Prompt;
+    float scale = attends ? attentionScale
                   : arg.name == "scale"
                       ? 1 / std::sqrt(static_cast<float>(variant.keyDim))
                       : reference::usualScale(arg.name);
@@ -288,7 +295,7 @@ Status BenchCall::add(const Device &device, const Variant &variant,
       : variant.form == Form::Attention && arg.dtype == DType::I32
           ? uploadIntegers(*buffer, arg.dtype,
                            attentionIntegers(variant, shape, arg.name))
-      : arg.name == "offsets"
+      : arg.name == "offsets" || arg.name == "key_offsets"
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
       : variant.rows == RowOp::Latent && arg.name == "slots"
           ? uploadIntegers(*buffer, arg.dtype,

@@ -1,4 +1,5 @@
 #include "kdac/SelfTest/Cost.h"
+#include "BenchPrompt.h"
 
 #include "kdac/Reference/RowOps.h"
 #include "kdac/Reference/Tolerance.h"
@@ -86,7 +87,7 @@ std::string tokenFlops(const Variant &variant) {
 }
 
 double flopRate(const Variant &variant, const Gpu &gpu) {
-  if (variant.form != Form::Chunk && variant.form != Form::Attention)
+  if (variant.form == Form::Step || variant.form == Form::Rows)
     return gpu.scalarFlops;
   switch (reference::productsOf(variant)) {
   case reference::Products::BF16:
@@ -143,6 +144,12 @@ CostFormulas costOf(const Variant &variant, bool packed) {
     return {bytes + " * N * H * (K + V) + " + bytes + " * tokens * K",
             "2 * tokens * H * (K + V)"};
   }
+  if (variant.form == Form::Prompt) {
+    std::string bytes = std::to_string(dtypeSize(variant.dtype));
+    return {bytes + " * tokens * H * (K + 3 * V) + " + bytes +
+                " * tokens * minus(K, V)",
+            "pairs * H * (K + V)"};
+  }
   if (variant.form == Form::Rows)
     return {bytesFormula(variant, packed),
             "tokens * D * " +
@@ -153,15 +160,30 @@ CostFormulas costOf(const Variant &variant, bool packed) {
           "tokens * HV * " + tokenFlops(variant)};
 }
 
+/// Twice the pairs of a row and a key that it sees, of sequences without a
+/// past.
+static int64_t pairsOf(const BenchShape &shape) {
+  if (shape.lengths.empty())
+    return shape.sequences * shape.tokens * (shape.tokens + 1);
+  int64_t pairs = 0;
+  for (int64_t length : shape.lengths)
+    pairs += length * (length + 1);
+  return pairs;
+}
+
 SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
+  bool isPrompt = variant.form == Form::Prompt;
   return {{"tokens", shape.allTokens()},
           {"N", shape.sequences},
-          {"T", shape.lengths.empty() ? shape.tokens : shape.allTokens()},
+          {"T", isPrompt                ? longestOf(shape)
+                : shape.lengths.empty() ? shape.tokens
+                                        : shape.allTokens()},
           {"H", shape.heads},
           {"HV", shape.valueHeads},
           {"K", variant.keyDim},
           {"V", variant.valueDim},
           {"D", variant.form == Form::Rows ? shape.heads : 0},
+          {"pairs", pairsOf(shape)},
           {"checked", 0}};
 }
 

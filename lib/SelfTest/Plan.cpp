@@ -158,6 +158,46 @@ std::vector<CaseSpec> attentionCases(const Variant &v) {
   return all;
 }
 
+/// Rows around tiles and none, pasts of whole turns and of parts of one, keys
+/// that other calls have, fewer keys than rows; narrow rows; hard values.
+std::vector<CaseSpec> promptCases(const Variant &v) {
+  auto of = [](std::vector<int64_t> rows, std::vector<int64_t> pasts,
+               int64_t heads, const char *recipe = "random") {
+    CaseSpec spec = packed(std::move(rows), heads, heads, recipe);
+    spec.pasts = std::move(pasts);
+    spec.hasInitial = spec.hasFinal = false;
+    return spec;
+  };
+  CaseSpec first = of({150}, {130}, 2); // of three blocks of keys
+  first.later = 200;
+  first.hasFinal = true;
+  CaseSpec middle = of({300}, {-44}, 2); // where the rows' own keys begin
+  middle.later = 90;
+  middle.hasInitial = middle.hasFinal = true;
+  CaseSpec last = of({300}, {-210}, 3); // behind most rows
+  last.hasInitial = true;
+  CaseSpec gaps = of({70, 1, 129}, {0, 40, 3}, 2);
+  gaps.trailing = 3;
+  gaps.tokenGap = 16;
+  CaseSpec narrow = of({100, 64}, {30, 0}, 3);
+  narrow.columns = v.keyDim / 3 / 8 * 8;
+  CaseSpec large = of({140}, {60}, 2);
+  large.scale = 12.0;
+  return {of({0, 1, 63, 64, 65, 130, 0}, {5, 0, 1, 64, 63, 0, 0}, 3),
+          of({257}, {0}, 2),
+          of({2, 3}, {384, 511}, 5),
+          first,
+          middle,
+          last,
+          gaps,
+          narrow,
+          large,
+          of({70}, {20}, 2, "correlated"),
+          of({33, 90}, {0, 0}, 1, "large_v"),
+          of({140}, {0}, 1, "tiny_qk"),
+          of({0, 0}, {0, 9}, 2)};
+}
+
 bool parseCount(const std::string &text, int64_t &value) {
   char *end = nullptr;
   errno = 0;
@@ -211,11 +251,22 @@ bool parseShape(const std::string &text, BenchShape &shape) {
 
 std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
                               bool many) {
-  bool isAttention = variant.form == Form::Attention;
-  std::vector<CaseSpec> specs = variant.form == Form::Rows ? rowCases(variant)
-                                : isAttention ? attentionCases(variant)
-                                : variant.form == Form::Chunk ? chunkCases()
-                                                              : stepCases();
+  auto cases = [&] {
+    switch (variant.form) {
+    case Form::Chunk:
+      return chunkCases();
+    case Form::Step:
+      return stepCases();
+    case Form::Rows:
+      return rowCases(variant);
+    case Form::Attention:
+      return attentionCases(variant);
+    case Form::Prompt:
+      return promptCases(variant);
+    }
+    return std::vector<CaseSpec>();
+  };
+  std::vector<CaseSpec> specs = cases();
   if (isRecurrent(variant.form) && !*variant.l2norm)
     specs.push_back(dense(1, 70, 1, 2, "long_qk"));
   if (variant.slots)

@@ -1,5 +1,6 @@
 #include "AttentionForm.h"
 #include "KernelBuilder.h"
+#include "PromptForm.h"
 #include "RowsForm.h"
 #include "kdac/Passes.h"
 
@@ -127,6 +128,14 @@ LogicalResult lower(func::FuncOp function) {
     if (failed(op))
       return failure();
     buildAttention(function, *op, schedule);
+    function.erase();
+    return success();
+  }
+  if (isPromptForm(function)) {
+    FailureOr<dplr::PromptAttentionOp> op = matchPrompt(function);
+    if (failed(op))
+      return failure();
+    buildPrompt(function, *op, schedule);
     function.erase();
     return success();
   }

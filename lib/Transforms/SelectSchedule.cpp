@@ -1,5 +1,6 @@
 #include "AttentionForm.h"
 #include "Problem.h"
+#include "PromptForm.h"
 #include "RowsForm.h"
 #include "kdac/Passes.h"
 #include "kdac/Target/Targets.h"
@@ -359,6 +360,16 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
           return signalPassFailure();
         FailureOr<tile::ScheduleAttr> schedule =
             chooseAttention(*op, *row, chunk);
+        if (failed(schedule))
+          return signalPassFailure();
+        function->setAttr(tile::kScheduleAttr, *schedule);
+        continue;
+      }
+      if (isPromptForm(function)) {
+        FailureOr<dplr::PromptAttentionOp> op = matchPrompt(function);
+        if (failed(op))
+          return signalPassFailure();
+        FailureOr<tile::ScheduleAttr> schedule = choosePrompt(*op, *row, chunk);
         if (failed(schedule))
           return signalPassFailure();
         function->setAttr(tile::kScheduleAttr, *schedule);

@@ -56,7 +56,7 @@ std::optional<DType> parseFloat(std::string_view text) {
   return isFloat ? dtype : std::nullopt;
 }
 
-constexpr char forms[] = "chunk, step, rows or attention";
+constexpr char forms[] = "chunk, step, rows, attention or prompt";
 constexpr char rowOps[] =
     "none, norm, add, silu, situ, sigmoid, gather, combine, latent or mix";
 constexpr char widths[] = "a whole number from 1 to 32768";
@@ -87,8 +87,9 @@ const std::vector<VariantOption> &variantOptions() {
          return std::nullopt;
        }},
       {"form", forms,
-       "chunk for prefill, step for decode, rows and attention for what is no "
-       "recurrence",
+       "chunk for prefill, step for decode, rows, attention and prompt for "
+       "what "
+       "is no recurrence",
        [](Variant &v, std::string_view t) {
          return store(v.form, parseForm(t), "form", t, forms);
        }},

@@ -12,10 +12,11 @@ namespace {
 template <typename Enum, size_t N>
 using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
 
-constexpr Spellings<Form, 4> forms{{{Form::Chunk, "chunk"},
+constexpr Spellings<Form, 5> forms{{{Form::Chunk, "chunk"},
                                     {Form::Step, "step"},
                                     {Form::Rows, "rows"},
-                                    {Form::Attention, "attention"}}};
+                                    {Form::Attention, "attention"},
+                                    {Form::Prompt, "prompt"}}};
 constexpr Spellings<RowOp, 10> rowOps{{{RowOp::None, "none"},
                                        {RowOp::Norm, "norm"},
                                        {RowOp::Add, "add"},
@@ -195,6 +196,8 @@ std::optional<Beta> parseBeta(std::string_view t) { return parseIn(betas, t); }
 std::string_view equationOf(const Variant &v) {
   if (v.form == Form::Attention)
     return "out = softmax(scale q C^T) C[:R], C the cached rows of a sequence";
+  if (v.form == Form::Prompt)
+    return "out = softmax(scale q k^T + causal mask) v";
   switch (v.rows) {
   case RowOp::None:
     return v.row().summary;
@@ -292,34 +295,41 @@ static std::optional<std::string> resolveRows(Variant &v) {
   return std::nullopt;
 }
 
-/// The same of form attention.
+/// The same of forms attention and prompt.
 static std::optional<std::string> resolveAttention(Variant &v) {
+  std::string form(spell(v.form));
+  bool isPrompt = v.form == Form::Prompt;
+  int64_t values = v.valueDim, rest = v.keyDim - values;
+  int64_t most = isPrompt ? 128 : 512, mostMore = isPrompt ? 64 : 256;
   auto suits = [](int64_t width, int64_t most) {
     return width >= 64 && width <= most && width % 64 == 0;
   };
-  int64_t rest = v.keyDim - v.valueDim;
-  if (!suits(v.valueDim, 512) || !suits(rest, 256))
-    return "value-dim = " + std::to_string(v.valueDim) +
+  if (!suits(values, most) || !suits(rest, mostMore))
+    return "value-dim = " + std::to_string(values) +
            " and key-dim = " + std::to_string(v.keyDim) +
-           " are not supported in form attention; use a value-dim of 64 to 512 "
-           "and a key-dim that is 64 to 256 more, both multiples of 64";
+           " are not supported in form " + form + "; use a value-dim of " +
+           (isPrompt ? "64 or 128 and a key-dim that is 64 more"
+                     : "64 to 512 and a key-dim that is 64 to 256 more, both "
+                       "multiples of 64");
   if (!isFloat(v.dtype))
     return "dtype " + quoted(spell(v.dtype)) +
            " is not supported; use bf16, f16 or f32";
   if (v.dtype == DType::F32 && v.target != "host")
-    return "dtype f32 is not supported in form attention on GPUs, whose "
-           "products round it; use bf16 or f16, or target host";
+    return "dtype f32 is not supported in form " + form +
+           " on GPUs, whose products round it; use bf16 or f16, or target host";
   if (v.rows != RowOp::None || v.width != 0)
-    return "rows and width belong to form rows; leave them out with form "
-           "attention";
+    return "rows and width belong to form rows; leave them out with form " +
+           form;
   v = withoutRecurrence(v);
+  if (isPrompt)
+    v.stateDtype = DType::F32; // of what goes from call to call
   return std::nullopt;
 }
 
 std::optional<std::string> resolve(Variant &v) {
   if (v.form == Form::Rows)
     return resolveRows(v);
-  if (v.form == Form::Attention)
+  if (v.form == Form::Attention || v.form == Form::Prompt)
     return resolveAttention(v);
   if (v.rows != RowOp::None || v.width != 0)
     return "rows and width belong to form rows; leave them out with form " +
@@ -365,8 +375,8 @@ static std::string epsToken(double eps) {
 }
 
 std::string variantStem(const Variant &v) {
-  if (v.form == Form::Attention)
-    return "attention.k" + std::to_string(v.keyDim) + "v" +
+  if (v.form == Form::Attention || v.form == Form::Prompt)
+    return std::string(spell(v.form)) + ".k" + std::to_string(v.keyDim) + "v" +
            std::to_string(v.valueDim) + "." + std::string(spell(v.dtype));
   if (v.form == Form::Rows)
     return "rows." + std::string(spell(v.rows)) +
@@ -513,7 +523,30 @@ static std::vector<Arg> attentionArgs(const Variant &v) {
   return args;
 }
 
+/// See kernelArgs.
+static std::vector<Arg> promptArgs(const Variant &v) {
+  constexpr auto input = ArgKind::Input, output = ArgKind::Output;
+  std::vector<Arg> args = {
+      {"q", input, v.dtype, false, "[tokens, H, D]"},
+      {"kv", input, v.dtype, false, "[keys, H, D - R + E]"},
+      {"shared", input, v.dtype, false, "[keys, R]"},
+      {"offsets", input, DType::I32, false, "[N + 1]"},
+      {"key_offsets", input, DType::I32, false, "[N + 1]"},
+      {"before", input, DType::F32, true, "[tokens, H, E]"},
+      {"before_logs", input, DType::F32, true, "[tokens, H]"},
+      {"out", output, v.dtype, false, "[tokens, H, E]"},
+      {"after", output, DType::F32, true, "[tokens, H, E]"},
+      {"after_logs", output, DType::F32, true, "[tokens, H]"}};
+  for (const char *size : {"N", "H", "D", "R", "E", "T", "later", "q_stride",
+                           "kv_stride", "shared_stride", "out_stride"})
+    args.push_back({size, ArgKind::Size, DType::I64, false, ""});
+  args.push_back({"scale", ArgKind::Scale, DType::F32, false, ""});
+  return args;
+}
+
 std::vector<Arg> kernelArgs(const Variant &v) {
+  if (v.form == Form::Prompt)
+    return promptArgs(v);
   if (v.form == Form::Rows)
     return rowArgs(v);
   if (v.form == Form::Attention)

@@ -336,6 +336,28 @@ func.func @latent_attention_c1(%q: tensor<?x?x?xf32>, %t: tensor<?x?xi32>, %n: t
 
 // -----
 
+func.func @prompt_attention_c1(%q: tensor<?x?x?xbf16>, %r: tensor<?x?xf32>, %t: tensor<?xi32>,
+    %b: tensor<?x?x?xf32>, %m: tensor<?x?xf32>, %n: i64, %x: f32) {
+  // expected-error @below {{expected shared parts of the queries' type 'bf16', but got 'f32'}}
+  %o, %a, %l = dplr.prompt_attention %q expanded(%q) shared(%r : tensor<?x?xf32>)
+      offsets(%t, %t : tensor<?xi32>) before(%b, %m : tensor<?x?x?xf32>, tensor<?x?xf32>)
+      later(%n) scale(%x) up_to 192 values 128 : tensor<?x?x?xbf16>
+  return
+}
+
+// -----
+
+func.func @prompt_attention_c2(%q: tensor<?x?x?xbf16>, %r: tensor<?x?xbf16>, %t: tensor<?xi32>,
+    %b: tensor<?x?x?xf32>, %m: tensor<?x?xf32>, %n: i64, %x: f32) {
+  // expected-error @below {{expected values of 64 or 128 elements and 64 more of a key, but got 256 and 64}}
+  %o, %a, %l = dplr.prompt_attention %q expanded(%q) shared(%r : tensor<?x?xbf16>)
+      offsets(%t, %t : tensor<?xi32>) before(%b, %m : tensor<?x?x?xf32>, tensor<?x?xf32>)
+      later(%n) scale(%x) up_to 320 values 256 : tensor<?x?x?xbf16>
+  return
+}
+
+// -----
+
 func.func @rmsnorm_c1(%x: tensor<?x?xf32>, %w: tensor<?xf32>, %e: f32) {
   // expected-error @below {{expected rows of up to 1 element or more, but got 0}}
   %s, %y = dplr.rmsnorm %x weight(%w : tensor<?xf32>) eps(%e) up_to 0 : tensor<?x?xf32>

@@ -170,6 +170,18 @@ func.func @attention(%q: tensor<?x?x?xbf16>, %c: tensor<?x?x?xbf16>,
   return %o : tensor<?x?x?xbf16>
 }
 
+// CHECK: dplr.prompt_attention %{{.*}} expanded(%{{.*}}) shared(%{{.*}} : tensor<?x?xbf16>) offsets(%{{.*}}, %{{.*}} : tensor<?xi32>) before(%{{.*}}, %{{.*}} : tensor<?x?x?xf32>, tensor<?x?xf32>) later(%{{.*}}) scale(%{{.*}}) up_to 192 values 128 : tensor<?x?x?xbf16>
+func.func @prompt(%q: tensor<?x?x?xbf16>, %kv: tensor<?x?x?xbf16>,
+    %r: tensor<?x?xbf16>, %t: tensor<?xi32>, %k: tensor<?xi32>,
+    %b: tensor<?x?x?xf32>, %m: tensor<?x?xf32>, %n: i64, %x: f32)
+    -> (tensor<?x?x?xbf16>, tensor<?x?x?xf32>, tensor<?x?xf32>)
+    attributes {dplr.form = #dplr.form<prompt>} {
+  %o, %a, %l = dplr.prompt_attention %q expanded(%kv) shared(%r : tensor<?x?xbf16>)
+      offsets(%t, %k : tensor<?xi32>) before(%b, %m : tensor<?x?x?xf32>, tensor<?x?xf32>)
+      later(%n) scale(%x) up_to 192 values 128 : tensor<?x?x?xbf16>
+  return %o, %a, %l : tensor<?x?x?xbf16>, tensor<?x?x?xf32>, tensor<?x?xf32>
+}
+
 // CHECK-LABEL: func.func @form(
 // CHECK-SAME: dplr.form = #dplr.form<chunk>
 func.func @form() attributes {dplr.form = #dplr.form<chunk>} { return }

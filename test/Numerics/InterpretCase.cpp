@@ -40,6 +40,22 @@ std::vector<int64_t> shapeOf(const Case &c, const std::string &name) {
       return {c.sequences() + 2, entries / (c.sequences() + 2)};
     return {entries};
   }
+  if (v.form == Form::Prompt) {
+    const Buffer *buffer = c.find(name);
+    bool isLogs = name == "before_logs";
+    if (name == "before" || isLogs) {
+      std::vector<int64_t> shape = {c.tokens(), c.heads()};
+      if (!isLogs)
+        shape.push_back(c.find("out")->layout().width);
+      return shape;
+    }
+    const Layout &layout = buffer->layout();
+    if (name == "shared")
+      return {layout.tokens, layout.width};
+    if (name == "q" || name == "kv")
+      return {layout.tokens, layout.heads, layout.width};
+    return {layout.width}; // offsets, key_offsets
+  }
   int64_t tokens = c.tokens(), hv = c.valueHeads();
   bool channel = v.row().decay == Decay::Channel;
   if (name == "q" || name == "k" || name == "a" || name == "b")
@@ -80,6 +96,8 @@ FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
     arguments.push_back({pages.data(), shapeOf(c, "out")});
     arguments.push_back({&page, {}});
   }
+  if (c.spec().variant.form == Form::Prompt)
+    arguments.push_back({&c.spec().later, {}});
   std::vector<float> scales;
   scales.reserve(2); // arguments point to them
   for (const Arg &arg : kernelArgs(c.spec().variant))
@@ -95,7 +113,9 @@ FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
     std::swap((*results)[0], (*results)[1]); // the sum comes first there
   Results got;
   got.out = std::move((*results)[0].data);
-  if (results->size() > 1)
+  if (c.spec().variant.form == Form::Prompt)
+    got.logs = std::move((*results)[2].data);
+  else if (results->size() > 1)
     got.finalState = std::move((*results)[1].data);
   return got;
 }

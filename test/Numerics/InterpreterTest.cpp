@@ -25,6 +25,7 @@ void expectOracle(MLIRContext &context, CaseSpec spec) {
   Results expected = oracleOf(c);
   EXPECT_EQ(got->out, expected.out) << describe(c.spec());
   EXPECT_EQ(got->finalState, expected.finalState) << describe(c.spec());
+  EXPECT_EQ(got->logs, expected.logs) << describe(c.spec());
 }
 
 /// A spec with K != V, GVA and empty sequences.
@@ -80,6 +81,23 @@ TEST(Interpreter, EqualsTheOracleOnAttention) {
     spec.lengths = {70, 0, 5};
     spec.heads = 3;
     spec.hasSlots = hasSlots;
+    expectOracle(context, spec);
+  }
+}
+
+TEST(Interpreter, EqualsTheOracleOnPrompts) {
+  MLIRContext context;
+  for (bool hasBefore : {false, true}) {
+    CaseSpec spec;
+    spec.variant.form = Form::Prompt;
+    spec.variant.keyDim = 128;
+    spec.variant.valueDim = 64;
+    ASSERT_EQ(resolve(spec.variant), std::nullopt);
+    spec.lengths = {7, 0, 5};
+    spec.pasts = {-3, 0, 20};
+    spec.later = 4;
+    spec.heads = 3;
+    spec.hasInitial = hasBefore;
     expectOracle(context, spec);
   }
 }

@@ -121,6 +121,30 @@ TEST(Manifest, AttentionThatCannotExist) {
             "attention");
 }
 
+TEST(Manifest, PromptsAreAttentionOfTheirOwn) {
+  Variant v;
+  v.form = Form::Prompt;
+  v.keyDim = 192;
+  v.stateDtype = DType::BF16;
+  ASSERT_EQ(resolve(v), std::nullopt);
+  EXPECT_EQ(variantName(v), "prompt.k192v128.bf16.host");
+  EXPECT_EQ(v.stateDtype, DType::F32);
+  StatusOr<Variant> back = variantFromJson(toJson(v));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(toJson(*back), toJson(v));
+  v.keyDim = 256;
+  EXPECT_EQ(resolve(v),
+            "value-dim = 128 and key-dim = 256 are not supported in form "
+            "prompt; use a value-dim of 64 or 128 and a key-dim that is 64 "
+            "more");
+  v.keyDim = 192;
+  v.dtype = DType::F32;
+  v.target = "sm_80";
+  EXPECT_EQ(resolve(v),
+            "dtype f32 is not supported in form prompt on GPUs, whose "
+            "products round it; use bf16 or f16, or target host");
+}
+
 TEST(Manifest, VariantRoundTrip) {
   EXPECT_GE(variants().size(), 3 * recurrences().size());
   for (const Variant &v : variants()) {

@@ -115,10 +115,13 @@ TEST(CheckPool, WithoutSlotsThePoolHoldsAllSequences) {
                             "but pool = 4");
 }
 
-/// A call of form attention with these sizes, all others 1.
-std::string attentionRefusal(std::map<std::string, int64_t> sizes) {
+/// A call of form attention or prompt with these sizes, all others 1, and
+/// without the tensor `absent`.
+std::string attentionRefusal(std::map<std::string, int64_t> sizes,
+                             Form form = Form::Attention,
+                             const std::string &absent = "", float scale = 1) {
   Variant v;
-  v.form = Form::Attention;
+  v.form = form;
   v.keyDim = 128;
   v.valueDim = 64;
   EXPECT_EQ(resolve(v), std::nullopt);
@@ -128,12 +131,13 @@ std::string attentionRefusal(std::map<std::string, int64_t> sizes) {
   variant.variant = v;
   variant.launches = {launch};
   void *data = reinterpret_cast<void *>(0x1000);
-  float scale = 1;
+  void *none = nullptr;
   std::vector<void *> argv;
   for (const LaunchArg &a : launch.args) {
     int64_t &size = sizes.try_emplace(a.arg.name, 1).first->second;
     argv.push_back(a.arg.kind == ArgKind::Size    ? static_cast<void *>(&size)
                    : a.arg.kind == ArgKind::Scale ? static_cast<void *>(&scale)
+                   : a.arg.name == absent         ? &none
                                                   : &data);
   }
   return checkCall(variant, variant.launches[0], argv.data()).message();
@@ -157,6 +161,70 @@ TEST(CheckAttention, RowsFitTheKernel) {
 TEST(CheckAttention, SizesFit64Bits) {
   EXPECT_EQ(attentionRefusal({{"D", 128}, {"R", 64}, {"P", int64_t(1) << 50}}),
             "the sizes make a tensor larger than 2^63 bytes");
+}
+
+/// A call of form prompt that could be, but for `sizes`.
+std::string promptRefusal(std::map<std::string, int64_t> sizes,
+                          const std::string &absent = "", float scale = 1) {
+  for (auto [name, size] : {std::pair("D", 128),
+                            {"R", 64},
+                            {"E", 64},
+                            {"q_stride", 128},
+                            {"kv_stride", 128},
+                            {"shared_stride", 64},
+                            {"out_stride", 64}})
+    sizes.try_emplace(name, size);
+  return attentionRefusal(std::move(sizes), Form::Prompt, absent, scale);
+}
+
+TEST(CheckPrompt, RowsFitTheKernel) {
+  std::string takes = "; the kernel takes keys of up to 64 elements of a head "
+                      "and 64 that heads share, and values of 64";
+  EXPECT_EQ(promptRefusal({}), "");
+  EXPECT_EQ(promptRefusal({{"D", 24}, {"R", 0}, {"E", 8}}), "");
+  EXPECT_EQ(promptRefusal({{"D", 128}, {"R", 56}}),
+            "arguments D = 128, R = 56 and E = 64 do not fit" + takes);
+  EXPECT_EQ(promptRefusal({{"R", 72}}),
+            "arguments D = 128, R = 72 and E = 64 do not fit" + takes);
+  EXPECT_EQ(promptRefusal({{"E", 72}}),
+            "arguments D = 128, R = 64 and E = 72 do not fit" + takes);
+  EXPECT_EQ(promptRefusal({{"E", 4}}),
+            "argument E = 4 is not a multiple of 8 elements");
+  EXPECT_EQ(promptRefusal({{"kv_stride", 132}}),
+            "argument kv_stride = 132 is not a multiple of 8 elements");
+}
+
+TEST(CheckPrompt, RowsOfTheOutputDoNotOverlap) {
+  EXPECT_EQ(promptRefusal({{"T", 2}, {"H", 2}}),
+            "argument out_stride = 64 is less than the 128 elements of one "
+            "row");
+  EXPECT_EQ(promptRefusal({{"T", 1}, {"H", 2}}), "");
+}
+
+TEST(CheckPrompt, SizesFit64Bits) {
+  EXPECT_EQ(promptRefusal({{"q_stride", int64_t(1) << 32}}),
+            "argument q_stride = 4294967296 makes a tensor larger than 2^63 "
+            "bytes");
+  EXPECT_EQ(promptRefusal({{"H", int64_t(1) << 40}}),
+            "the sizes make a tensor larger than 2^63 bytes");
+}
+
+TEST(CheckPrompt, AveragesHaveLogarithms) {
+  EXPECT_EQ(promptRefusal({}, "before_logs"),
+            "arguments before and before_logs belong together; give both or "
+            "neither");
+  EXPECT_EQ(promptRefusal({}, "after"),
+            "arguments after and after_logs belong together; give both or "
+            "neither");
+  EXPECT_EQ(promptRefusal({}, "kv"),
+            "argument kv is null, but only optional arguments may be");
+}
+
+TEST(CheckPrompt, ScalesKeepTheOrderOfScores) {
+  EXPECT_EQ(promptRefusal({}, "", 0.0f),
+            "argument scale = 0.000000 should be positive");
+  EXPECT_EQ(promptRefusal({}, "", -1.0f),
+            "argument scale = -1.000000 should be positive");
 }
 
 /// A call of a variant with a convolution of 4 taps, 2 sequences and 2 heads.

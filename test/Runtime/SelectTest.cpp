@@ -166,6 +166,11 @@ TEST_F(Select, RowsAreAKindOfTheirOwn) {
                        {}};
   refuses(attention, "no variant of the pack fits attention.k128v64.f32 on "
                      "this processor: it has no attention");
+  Request prompt = attention;
+  prompt.options.front().second = "prompt";
+  refuses(prompt,
+          "no variant of the pack fits prompt.k128v64.f32 on this processor: "
+          "it has no attention of prompts");
   PackWriter writer;
   add(writer, "host", ImageKind::HostSo, "x86-64", [](Variant &v) {
     v.form = Form::Rows;

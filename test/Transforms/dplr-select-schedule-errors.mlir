@@ -29,6 +29,14 @@ func.func @no_attention(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form
 
 // -----
 
+// expected-error @below {{expected one dplr.prompt_attention with form prompt, but got 1 ops}}
+func.func @no_prompt(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form<prompt>} {
+  %y = dplr.add %x, %x : tensor<?x?xbf16>
+  return
+}
+
+// -----
+
 // expected-error @below {{expected a dplr.form of chunk or step}}
 func.func @form_is_no_form(%q: tensor<?x?x64xbf16>, %s: f32) attributes {dplr.form = 7 : i64} {
   %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%q : tensor<?x?x64xbf16>)

@@ -33,6 +33,8 @@ static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
                         ? tokens * double(spec.columns)
                     : spec.variant.form == Form::Attention
                         ? tokens * key + sequences * heads * key
+                    : spec.variant.form == Form::Prompt
+                        ? tokens * heads * (key + value)
                         : heads * std::max(tokens * std::max(key, value),
                                            sequences * key * value);
   if (elements <= limit)

@@ -1,5 +1,6 @@
-// Promises: attention to a paged cache of latent rows in f64, in obvious code:
-// the oracle of its kernels. Does not: round anything.
+// Promises: attention to a paged cache of latent rows, and of prompts to
+// expanded keys, in f64, in obvious code: the oracles of their kernels. Does
+// not: round anything.
 #ifndef KDAC_REFERENCE_ATTENTION_H
 #define KDAC_REFERENCE_ATTENTION_H
 
@@ -29,6 +30,23 @@ operandsOfSizes(const std::function<int64_t(const char *)> &size);
 
 /// `out` is [sequences, heads, values].
 Results runAttention(const AttentionOperands &operands, int threads = 0);
+
+/// Everything that a call of form prompt reads.
+struct PromptOperands {
+  Rows q;                  ///< (row, head): [width]
+  Rows kv;                 ///< (key, head): [width - shared + values]
+  Rows shared;             ///< (key, 0): [sharedWidth]
+  Rows before, beforeLogs; ///< (row, head): [values], [1]; or none
+  std::vector<int64_t> offsets, keyOffsets; ///< [sequences + 1]
+  int64_t heads = 1;
+  int64_t width = 0, sharedWidth = 0, values = 0; ///< D, R and E
+  int64_t later = 0; ///< keys that follow in other calls
+  double scale = 1.0;
+};
+
+/// `out` is [rows, heads, values], which is what `after` holds as well; `logs`
+/// is [rows, heads].
+Results runPrompt(const PromptOperands &operands, int threads = 0);
 
 } // namespace kdac::reference
 

@@ -39,13 +39,18 @@ struct CaseSpec {
   /// `columns` is D, 0: the variant's key width. Indices out of range among the
   /// others, which must not be followed:
   bool hasBadIndices = false;
+  /// Of form prompt: keys of each sequence beyond as many as it has rows, or
+  /// below 0 short of them; empty: none. `hasInitial` and `hasFinal` are about
+  /// `before` and `after`, `columns` is D, 0: the variant's key width.
+  std::vector<int64_t> pasts;
+  int64_t later = 0;
   std::string recipe = "random";
   uint64_t seed = 42;
   bool hasInitial = true; ///< h0; else null
   bool hasFinal = true;   ///< ht; else null
   bool hasALog = true;
   bool hasDtBias = true;
-  std::optional<double> scale; ///< default K^-0.5; of form attention 3
+  std::optional<double> scale; ///< default K^-0.5; of attention 3
   /// Elements between the tokens of every strided tensor; a multiple of 8.
   int64_t tokenGap = 0;
   // Of variants with slots (Pool.h). Indices that are not given are drawn:

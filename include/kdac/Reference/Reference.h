@@ -96,6 +96,7 @@ struct Results {
   std::vector<double> out;        ///< [offsets.back(), HV, V]
   std::vector<double> finalState; ///< [N, HV, V, K] or [N, HV, K, V]
   std::vector<double> states;     ///< [offsets.back(), HV, ...] if keepAll
+  std::vector<double> logs;       ///< of form prompt
 };
 
 /// Runs the recurrence, one (sequence, value head) a work item. Tokens outside

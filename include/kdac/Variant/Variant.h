@@ -19,6 +19,7 @@ enum class Form {
   Step,
   Rows,      ///< no recurrence: an operation on rows of one width, a RowOp
   Attention, ///< no recurrence: a token a sequence attends to latent rows
+  Prompt,    ///< no recurrence: rows attend to expanded keys, causally
 };
 /// What a kernel of form rows computes, on rows of D elements.
 enum class RowOp {
@@ -52,8 +53,8 @@ enum class Precision { Fast, Default, High };
 struct Variant {
   std::string recurrence = "kda";
   Form form = Form::Chunk;
-  int64_t keyDim = 128;      ///< of form attention: the most elements of a row,
-  int64_t valueDim = 128;    ///< and of a value
+  int64_t keyDim = 128;      ///< of forms attention and prompt: the most
+  int64_t valueDim = 128;    ///< elements of a key, and of a value
   DType dtype = DType::BF16; ///< of q, k, v, beta, out (and a, b)
   DType stateDtype = DType::F32;
   StateLayout stateLayout = StateLayout::VK;
@@ -150,6 +151,12 @@ struct Arg {
 /// sequences, H heads, D elements of a cached row and of a query, R of those,
 /// elements of a value, P pages, S rows of the table, table_pitch entries of
 /// one), then scale.
+///
+/// Of form prompt: q kv shared offsets key_offsets before before_logs out after
+/// after_logs, then sizes (N sequences, H heads, D elements of a query, R of
+/// those that all heads' keys share, E elements of a value, T rows of the
+/// longest sequence, `later` keys that follow in other calls, and one row
+/// stride for q, kv, shared and out), then scale.
 ///
 /// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
 /// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.

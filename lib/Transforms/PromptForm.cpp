@@ -1,0 +1,324 @@
+// The kernel of form prompt. A program has a tile of rows of one sequence and
+// one head; its loop goes through the keys that the last of them sees, a turn
+// of some keys at a time, and carries for every row
+//
+//   top    the largest score so far, in units of log2
+//   total  the sum of exp2(score - top)
+//   sum    the same times the values
+//
+// They begin with what other calls made of keys before these: an average of
+// weight 2^log is one key more with that score.
+#include "PromptForm.h"
+#include "TileBuilder.h"
+#include "kdac/Variant/Variant.h"
+
+#include "llvm/ADT/StringMap.h"
+
+#include <limits>
+
+using namespace mlir;
+
+namespace kdac {
+
+static constexpr int64_t kAccess =
+    16; ///< bytes that rows begin at multiples of
+static constexpr float kLowest = std::numeric_limits<float>::lowest();
+
+bool isPromptForm(func::FuncOp function) {
+  auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
+  return form && form.getValue() == dplr::Form::Prompt;
+}
+
+FailureOr<dplr::PromptAttentionOp> matchPrompt(func::FuncOp function) {
+  SmallVector<Operation *> found;
+  for (Operation &op : function.getBody().front().without_terminator())
+    found.push_back(&op);
+  if (found.size() != 1 || !isa<dplr::PromptAttentionOp>(found.front()))
+    return function.emitOpError()
+           << "expected one dplr.prompt_attention with form prompt, but got "
+           << found.size() << " ops";
+  return cast<dplr::PromptAttentionOp>(found.front());
+}
+
+static Type elementOf(dplr::PromptAttentionOp op) {
+  return cast<RankedTensorType>(op.getQuery().getType()).getElementType();
+}
+
+namespace {
+
+/// Rows of a program, keys of a turn, the warps that divide the rows.
+struct Shares {
+  int64_t rows, keys, warps, stages;
+
+  /// Bytes of shared memory on mma.sync: keys and values, which end 16 bytes
+  /// later (tile-place), and weights. Queries are gone by then.
+  int64_t bytes(dplr::PromptAttentionOp op) const {
+    int64_t size = tile::bytesOf(elementOf(op));
+    int64_t width = op.getKeyWidth() + op.getValueWidth();
+    return stages * keys * (width * size + 3 * kAccess) +
+           rows * (keys * size + kAccess);
+  }
+};
+
+} // namespace
+
+FailureOr<tile::ScheduleAttr> choosePrompt(dplr::PromptAttentionOp op,
+                                           const Target &target,
+                                           int64_t chunk) {
+  constexpr Shares gpu[] = {{128, 64, 8, 2}, {64, 64, 4, 2}, {64, 32, 4, 2}};
+  constexpr Shares host[] = {{64, 64, 1, 1}, {64, 32, 1, 1}};
+  bool isHost = target.kind == TargetKind::Host;
+  for (const Shares &s : isHost ? ArrayRef(host) : ArrayRef(gpu)) {
+    bool fits = isHost || s.bytes(op) <= target.sharedBytesPerBlock;
+    if (!fits || (chunk != 0 && s.keys != chunk))
+      continue;
+    Type operand =
+        isHost ? Type(Float32Type::get(op.getContext())) : elementOf(op);
+    return tile::ScheduleAttr::get(op.getContext(), target.name, "attention",
+                                   s.keys, 1, s.rows, s.warps, s.stages,
+                                   operand, operand, "fused",
+                                   /*refined=*/false);
+  }
+  return op.emitOpError() << "has no turn of " << chunk << " keys on "
+                          << target.name
+                          << "; 32 and 64 work where shared memory holds them";
+}
+
+namespace {
+
+/// The kernel; its insertion point is inside the body.
+class PromptForm {
+public:
+  PromptForm(func::FuncOp source, dplr::PromptAttentionOp op,
+             tile::ScheduleAttr schedule)
+      : schedule(schedule), rows(schedule.getVTile()),
+        turnKeys(schedule.getChunk()), values(op.getValueWidth()),
+        rest(op.getKeyWidth() - op.getValueWidth()), element(elementOf(op)),
+        operand(schedule.getOperand()),
+        base(source), b(source.getLoc(), base) {
+    createFunction(source);
+  }
+  void build();
+
+private:
+  void createFunction(func::FuncOp source);
+  void locate();
+  SmallVector<Value> carriedBefore();
+  SmallVector<Value> turn(Value number, ValueRange carried);
+  Value maskOf(Value firstKey);
+  void store(ValueRange carried);
+  Value loadTile(StringRef ref, Value base, Value valid, Value width,
+                 int64_t rows, int64_t columns);
+  Value arg(StringRef name) const { return args.lookup(name); }
+  Value filled(ArrayRef<int64_t> shape, float x) {
+    return arith::ConstantOp::create(
+        b, DenseElementsAttr::get(b.tileType(shape), x));
+  }
+  Value isLess(Value x, Value y) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
+  }
+  Value choose(Value condition, float x, float y) {
+    return arith::SelectOp::create(b, condition, b.f32(x), b.f32(y));
+  }
+  Value boundOf(StringRef offsets, Value n) {
+    return tile::LoadScalarOp::create(b, b.getIndexType(), arg(offsets), n,
+                                      b.index(0));
+  }
+
+  tile::ScheduleAttr schedule;
+  int64_t rows;         ///< of a program
+  int64_t turnKeys;     ///< of one turn of its loop
+  int64_t values, rest; ///< widths of tiles: of a value, of a key's shared part
+  Type element, operand; ///< in memory, of products
+  OpBuilder base;
+  TileBuilder b;
+  func::FuncOp function;
+  llvm::StringMap<Value> args;
+  Value own;            ///< elements of a head's part of a key
+  Value head;           ///< of the program
+  Value count;          ///< rows that it has
+  Value row, key;       ///< the first of them, and the sequence's first key
+  Value keys;           ///< that its last row sees
+  Value ahead;          ///< keys that its first row sees beside its own
+  Value query, queryRest;
+};
+
+} // namespace
+
+/// Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
+void PromptForm::createFunction(func::FuncOp source) {
+  SmallVector<StringRef> names;
+  SmallVector<Type> types;
+  auto add = [&](ArrayRef<StringRef> some, Type type) {
+    names.append(some.begin(), some.end());
+    types.append(some.size(), type);
+  };
+  auto ref = [&](Type of) -> Type {
+    return tile::RefType::get(b.getContext(), of);
+  };
+  add({"q", "kv", "shared"}, ref(element));
+  add({"offsets", "key_offsets"}, ref(b.getI32Type()));
+  add({"before", "before_logs"}, ref(b.getF32Type()));
+  add({"out"}, ref(element));
+  add({"after", "after_logs"}, ref(b.getF32Type()));
+  add({"N", "H", "D", "R", "E", "T", "later", "q_stride", "kv_stride",
+       "shared_stride", "out_stride"},
+      b.getIndexType());
+  add({"scale"}, b.getF32Type());
+  function = func::FuncOp::create(b, source.getName(),
+                                  b.getFunctionType(types, {}));
+  function->setAttr(tile::kKernelAttr, b.getUnitAttr());
+  function->setAttr(tile::kScheduleAttr, schedule);
+  function->setAttr("kdac.v_tile", b.getI64IntegerAttr(rows));
+  function->setAttr("kdac.grid",
+                    b.getStringAttr("N * H * ceildiv(T, " +
+                                    std::to_string(rows) + ")"));
+  b.setInsertionPointToStart(function.addEntryBlock());
+  for (auto [i, name] : llvm::enumerate(names)) {
+    args[name] = function.getArgument(i);
+    function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
+  }
+}
+
+/// What the program's rows are, the last ones first: they see the most keys.
+/// Sequences shorter than the longest have programs without rows.
+void PromptForm::locate() {
+  Value zero = b.index(0), one = b.index(1);
+  Value tiles = b.divI(b.addI(arg("T"), b.index(rows - 1)), b.index(rows));
+  Value id = tile::ProgramIdOp::create(b, b.getIndexType());
+  Value tile = b.subI(b.subI(tiles, one), b.remI(id, tiles));
+  Value share = b.divI(id, tiles);
+  head = b.remI(share, arg("H"));
+  Value n = b.divI(share, arg("H")), next = b.addI(n, one);
+  Value firstRow = boundOf("offsets", n), endRow = boundOf("offsets", next);
+  key = boundOf("key_offsets", n);
+  Value endKey = boundOf("key_offsets", next);
+  Value begin = b.mulI(tile, b.index(rows));
+  row = b.addI(firstRow, begin);
+  count = b.maxI(zero, b.minI(b.index(rows), b.subI(endRow, row)));
+  // The last row of the sequence sees all its keys.
+  Value all = b.subI(endKey, key), allRows = b.subI(endRow, firstRow);
+  ahead = b.addI(b.subI(b.addI(all, arg("later")), allRows), begin);
+  keys = b.minI(all, b.addI(ahead, count));
+  Value isSome = isLess(zero, count);
+  keys = arith::SelectOp::create(b, isSome, b.maxI(zero, keys), zero);
+  own = b.subI(arg("D"), arg("R"));
+}
+
+/// `width` columns of rows of `ref` from `base` on, of which `valid` exist.
+Value PromptForm::loadTile(StringRef ref, Value base, Value valid, Value width,
+                           int64_t rows, int64_t columns) {
+  return tile::LoadOp::create(
+      b, b.tileType({rows, columns}, element), arg(ref), base,
+      arg((ref + "_stride").str()), ValueRange{valid, width}, kAccess, false);
+}
+
+/// Without keys of other calls: no weight yet, and a score below any other.
+SmallVector<Value> PromptForm::carriedBefore() {
+  Value entry = b.addI(b.mulI(row, arg("H")), head);
+  Value logs = tile::LoadOp::create(b, b.tileType({rows}), arg("before_logs"),
+                                    entry, arg("H"), ValueRange{count}, 4,
+                                    false);
+  Value sums = tile::LoadOp::create(
+      b, b.tileType({rows, values}), arg("before"), b.mulI(entry, arg("E")),
+      b.mulI(arg("H"), arg("E")), ValueRange{count, arg("E")}, kAccess, false);
+  Value isGiven = tile::PresentOp::create(b, b.getI1Type(), arg("before"));
+  Value top = b.add(logs, b.splat(choose(isGiven, 0, kLowest), {rows}));
+  return {top, b.splat(choose(isGiven, 1, 0), {rows}), sums};
+}
+
+/// i1 [rows, keys]: the row sees the key, which is one of those from `firstKey`
+/// on.
+Value PromptForm::maskOf(Value firstKey) {
+  SmallVector<int64_t> shape = {rows, turnKeys};
+  auto type = b.tileType(shape, b.getIndexType());
+  auto plus = [&](Value x, Value y) {
+    return arith::AddIOp::create(b, x, y).getResult();
+  };
+  Value seen = plus(tile::IotaOp::create(b, type, 0),
+                    b.splat(b.subI(b.addI(ahead, b.index(1)), firstKey), shape));
+  seen = arith::MinSIOp::create(b, seen,
+                                b.splat(b.subI(keys, firstKey), shape));
+  return isLess(tile::IotaOp::create(b, type, 1), seen);
+}
+
+/// Scores of a turn's keys, then what they add.
+SmallVector<Value> PromptForm::turn(Value number, ValueRange carried) {
+  Value top = carried[0], total = carried[1], sum = carried[2];
+  Value firstKey = b.mulI(number, b.index(turnKeys));
+  Value at = b.addI(key, firstKey), left = b.subI(keys, firstKey);
+  Value wide = b.addI(b.mulI(at, arg("kv_stride")),
+                      b.mulI(head, b.addI(own, arg("E"))));
+  Value part = loadTile("kv", wide, left, own, turnKeys, values);
+  Value shared = loadTile("shared", b.mulI(at, arg("shared_stride")), left,
+                          arg("R"), turnKeys, rest);
+  Value value =
+      loadTile("kv", b.addI(wide, own), left, arg("E"), turnKeys, values);
+  Value score = b.dot(query, part, {}, false, true);
+  score = b.dot(queryRest, shared, score, false, true);
+  SmallVector<int64_t> shape = {rows, turnKeys};
+  score = arith::SelectOp::create(
+      b, maskOf(firstKey), score,
+      filled(shape, -std::numeric_limits<float>::infinity()));
+  // A positive scale keeps the order of scores.
+  constexpr double log2e = 1.4426950408889634;
+  Value scale = b.mul(arg("scale"), log2e);
+  Value next = arith::MaxNumFOp::create(
+      b, top, b.mul(b.greatest(score, 1), b.splat(scale, {rows})));
+  Value factor = b.exp2(b.sub(top, next));
+  Value minusNext = arith::NegFOp::create(b, next);
+  Value weight = b.exp2(b.fma(score, b.splat(scale, shape),
+                              b.rowFactor(minusNext, score)));
+  total = b.fma(total, factor, b.sum(weight, 1));
+  if (operand.isF32())
+    value = b.toF32(value);
+  sum = b.dot(b.round(weight, operand), value,
+              b.mul(sum, b.rowFactor(factor, sum)));
+  return {next, total, sum};
+}
+
+/// Rows without a key have no weight, and no sum that it could divide.
+void PromptForm::store(ValueRange carried) {
+  Value top = carried[0], total = carried[1], sum = carried[2];
+  constexpr double least = 1e-30; // a row with a key has a total of 1 or more
+  Value divisor = arith::MaxNumFOp::create(b, total, filled({rows}, least));
+  Value inverse = arith::DivFOp::create(b, filled({rows}, 1), divisor);
+  Value average = b.mul(sum, b.rowFactor(inverse, sum));
+  Value logs = b.add(top, math::Log2Op::create(b, divisor));
+  Value at = b.addI(b.mulI(row, arg("out_stride")), b.mulI(head, arg("E")));
+  SmallVector<Value> valid = {count, arg("E")};
+  tile::StoreOp::create(b, b.round(average, element), arg("out"), at,
+                        arg("out_stride"), valid, kAccess, false);
+  Value entry = b.addI(b.mulI(row, arg("H")), head);
+  tile::StoreOp::create(b, average, arg("after"), b.mulI(entry, arg("E")),
+                        b.mulI(arg("H"), arg("E")), valid, kAccess, false);
+  tile::StoreOp::create(b, logs, arg("after_logs"), entry, arg("H"),
+                        ValueRange{count}, 4, false);
+}
+
+void PromptForm::build() {
+  b.awaitOtherCalls(function, schedule);
+  locate();
+  Value at = b.addI(b.mulI(row, arg("q_stride")), b.mulI(head, arg("D")));
+  query = loadTile("q", at, count, own, rows, values);
+  queryRest = loadTile("q", b.addI(at, own), count, arg("R"), rows, rest);
+  Value turns =
+      b.divI(b.addI(keys, b.index(turnKeys - 1)), b.index(turnKeys));
+  auto loop = scf::ForOp::create(b, b.index(0), turns, b.index(1),
+                                 ValueRange(carriedBefore()));
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    scf::YieldOp::create(
+        b, turn(loop.getInductionVar(), loop.getRegionIterArgs()));
+  }
+  store(loop.getResults());
+  func::ReturnOp::create(b);
+}
+
+void buildPrompt(func::FuncOp source, dplr::PromptAttentionOp op,
+                 tile::ScheduleAttr schedule) {
+  PromptForm(source, op, schedule).build();
+}
+
+} // namespace kdac
