@@ -52,7 +52,7 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
     - `leaf`: rows of the diagonal blocks of a decayed Gram product that share one
       anchor, proven in range from the bound on the decay; 1 needs no bound.
     - `v_tile`: columns of V that one program instance carries, columns of a tile
-      of a rows kernel, heads of a program in attention.
+      of a rows kernel, heads or rows of a program in attention.
     - `warps`: warps of a thread block; 1 on the host.
     - `stages`: buffers of every tile that a chunk loop loads; with 2 the next
       chunk's loads run behind the present chunk's work.
@@ -64,7 +64,8 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
       "warps", the same two roles and the transfers as warps of one kernel;
       "cluster", the same where two neighbouring slices of V share their images;
       "assisted", the same where a block beside three programs prepares for them;
-      "prepare" or "chain", the warps of one of the two, with a workspace between.
+      "prepare" or "chain", the warps of one of the two, with a workspace between;
+      of attention "warpgroups", four warps multiply 64 rows by wgmma.
     - `refined`: rounding to `operand` keeps away from what weighs most in a chunk.
       The diagonals of its triangular products are applied in f32 instead of as
       operands, and the last chunk adds to the state what rounding leaves out of W

@@ -91,6 +91,9 @@ def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
     chain, of prepare, of transfer, and at launch), and `tile.scalar` on scalars that
     roles read from shared memory.
 
+    Under `roles = warpgroups` what products read lies in panels, tiles of the loops in
+    rings that all loops share.
+
     Numerics: none; no value changes.
   }];
 }
@@ -108,6 +111,10 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     a chunk is prepared by one of two blocks and copied to the other's ring. Under
     `roles = assisted` the last of four blocks has no program and prepares every third
     chunk of the others'.
+
+    Under `roles = warpgroups` the loops of a kernel, one going on where the other
+    ends, are one sequence of turns by wgmma, and what makes weights of a turn's scores
+    runs beside the product of the weights of the turn before (lib/Conversion/GpuTurns.cpp).
 
     Numerics: exp2, log2 and rsqrt are the approximate instructions (2^-22 relative);
     f32 subnormals flush to zero. Under `roles = warps` products of constants may

@@ -195,17 +195,25 @@ public:
   /// Reads and writes in the background.
   void warpgroupProduct(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a,
                         Value descriptor, bool fresh, bool transposed);
+  /// The same with a left side in panels, stored [m][k], and a right side
+  /// stored [n][k].
+  void warpgroupProduct(llvm::MutableArrayRef<Value> sums, Value left,
+                        Value right, bool fresh);
   /// Orders this warpgroup's register writes before its next products.
   void warpgroupFence(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a);
   void warpgroupCommit();
-  /// Waits for all products; `a` are operands that must last until then.
-  void warpgroupWait(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a);
+  /// Waits for all products but those of the `left` last commits; `a` are
+  /// operands that must last until then.
+  void warpgroupWait(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a,
+                     int64_t left = 0);
 
 private:
   // ptxas fuses multiplications and additions only where it is allowed to.
   mlir::arith::FastMathFlags mathFlags = mlir::arith::FastMathFlags::contract;
   Values assembly(llvm::StringRef text, llvm::StringRef constraints,
                   mlir::TypeRange results, mlir::ValueRange operands);
+  void issueProduct(llvm::MutableArrayRef<Value> sums, mlir::ValueRange a,
+                    Value right, bool fresh, llvm::StringRef flags);
   void tied(llvm::StringRef text, llvm::MutableArrayRef<Value> sums,
             mlir::ValueRange a);
 };

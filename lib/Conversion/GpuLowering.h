@@ -330,6 +330,7 @@ private:
   friend class RoleLowering;
   friend class ChunkPreparer;
   friend class Chain;
+  friend class TurnLowering;
 
   mlir::func::FuncOp kernel;
   tile::ScheduleAttr schedule;

@@ -234,9 +234,10 @@ static std::string list(size_t first, size_t count) {
   return "{" + text + "}";
 }
 
-void GpuEmitter::warpgroupProduct(MutableArrayRef<Value> sums, ValueRange a,
-                                  Value descriptor, bool fresh,
-                                  bool transposed) {
+/// A product of `a`, registers or the descriptor of a matrix, and `right`;
+/// `flags` follow the signs.
+void GpuEmitter::issueProduct(MutableArrayRef<Value> sums, ValueRange a,
+                              Value right, bool fresh, StringRef flags) {
   size_t count = sums.size(), first = fresh ? count : 2 * count;
   std::string constraints, ties;
   for (size_t i = 0; i < count; ++i) {
@@ -245,20 +246,33 @@ void GpuEmitter::warpgroupProduct(MutableArrayRef<Value> sums, ValueRange a,
   }
   if (!fresh)
     constraints += ties;
-  constraints += ",r,r,r,r,l";
+  bool isMatrix = a.size() == 1;
+  constraints += isMatrix ? ",l,l" : ",r,r,r,r,l";
+  std::string left =
+      isMatrix ? "$" + std::to_string(first) : list(first, a.size());
   std::string text =
       "{ .reg .pred p; setp.ne.b32 p, " + std::string(fresh ? "0" : "1") +
       ", 0; wgmma.mma_async.sync.aligned.m64n" + std::to_string(2 * count) +
-      "k16.f32.bf16.bf16 " + list(0, count) + ", " + list(first, 4) + ", $" +
-      std::to_string(first + 4) + ", p, 1, 1, " + (transposed ? "1" : "0") +
-      "; }";
+      "k16.f32.bf16.bf16 " + list(0, count) + ", " + left + ", $" +
+      std::to_string(first + a.size()) + ", p, 1, 1" + flags.str() + "; }";
   Values operands;
   if (!fresh)
     operands.append(sums.begin(), sums.end());
   operands.append(a.begin(), a.end());
-  operands.push_back(descriptor);
+  operands.push_back(right);
   SmallVector<Type> types(count, getF32Type());
   llvm::copy(assembly(text, constraints, types, operands), sums.begin());
+}
+
+void GpuEmitter::warpgroupProduct(MutableArrayRef<Value> sums, ValueRange a,
+                                  Value descriptor, bool fresh,
+                                  bool transposed) {
+  issueProduct(sums, a, descriptor, fresh, transposed ? ", 1" : ", 0");
+}
+
+void GpuEmitter::warpgroupProduct(MutableArrayRef<Value> sums, Value left,
+                                  Value right, bool fresh) {
+  issueProduct(sums, left, right, fresh, ", 0, 0");
 }
 
 /// `text` as an instruction that reads `a` and may change `sums`.
@@ -288,8 +302,9 @@ void GpuEmitter::warpgroupCommit() {
   assembly("wgmma.commit_group.sync.aligned;", "~{memory}", {}, {});
 }
 
-void GpuEmitter::warpgroupWait(MutableArrayRef<Value> sums, ValueRange a) {
-  tied("wgmma.wait_group.sync.aligned 0;", sums, a);
+void GpuEmitter::warpgroupWait(MutableArrayRef<Value> sums, ValueRange a,
+                               int64_t left) {
+  tied("wgmma.wait_group.sync.aligned " + std::to_string(left) + ";", sums, a);
 }
 
 } // namespace kdac

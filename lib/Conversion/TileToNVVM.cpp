@@ -1,5 +1,6 @@
 // The frame of the NVVM exit: kernels, scalars, loops, barriers.
 #include "GpuRoles.h"
+#include "GpuTurns.h"
 #include "kdac/Passes.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -392,6 +393,10 @@ static bool usesSharedAfter(scf::ForOp loop) {
 }
 
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
+  if (tile::multipliesByWarpgroups(schedule)) {
+    bool isFirst = loop == *kernel.getOps<scf::ForOp>().begin();
+    return isFirst ? TurnLowering(*this).run(loop) : success();
+  }
   // A step as a rule has one token. What is staged leaves its registers to the
   // vectors of the first one, and is loaded behind them, from the L2; a narrow
   // state has room beside them.

@@ -46,6 +46,10 @@ bool kdac::tile::hasWarpRoles(ScheduleAttr schedule) {
          roles == "prepare" || roles == "chain";
 }
 
+bool kdac::tile::multipliesByWarpgroups(ScheduleAttr schedule) {
+  return schedule.getRoles() == "warpgroups";
+}
+
 bool kdac::tile::isAssisted(ScheduleAttr schedule) {
   return schedule.getRoles() == "assisted";
 }
@@ -129,11 +133,11 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
              << type;
   // schedule C5
   if (!llvm::is_contained({"fused", "split", "warps", "cluster", "assisted",
-                           "prepare", "chain"},
+                           "prepare", "chain", "warpgroups"},
                           roles))
     return emitError() << "expected roles \"fused\", \"split\", \"warps\", "
-                          "\"cluster\", \"assisted\", \"prepare\" or "
-                          "\"chain\", but got \""
+                          "\"cluster\", \"assisted\", \"prepare\", \"chain\" "
+                          "or \"warpgroups\", but got \""
                        << roles << "\"";
   // schedule C6
   if (roles == "cluster" && stages % kClusterBlocks != 0)

@@ -62,26 +62,32 @@ struct Shares {
 
 } // namespace
 
-FailureOr<tile::ScheduleAttr> choosePrompt(dplr::PromptAttentionOp op,
-                                           const Target &target,
-                                           int64_t chunk) {
+FailureOr<tile::ScheduleAttr>
+choosePrompt(dplr::PromptAttentionOp op, const Target &target, int64_t chunk) {
   constexpr Shares gpu[] = {{128, 64, 8, 2}, {64, 64, 4, 2}, {64, 32, 4, 2}};
   constexpr Shares host[] = {{64, 64, 1, 1}, {64, 32, 1, 1}};
+  auto scheduleOf = [&](const Shares &s, Type operand, StringRef roles) {
+    return tile::ScheduleAttr::get(op.getContext(), target.name, "attention",
+                                   s.keys, 1, s.rows, s.warps, s.stages,
+                                   operand, operand, roles,
+                                   /*refined=*/false);
+  };
+  // Queries, two turns of keys and values: 208 KiB at 192 and 128 columns.
+  constexpr Shares warpgroups = {128, 128, 8, 2};
+  bool hasWarpgroups = target.hasWarpgroupProducts && elementOf(op).isBF16();
+  if (hasWarpgroups && (chunk == 0 || chunk == warpgroups.keys))
+    return scheduleOf(warpgroups, elementOf(op), "warpgroups");
   bool isHost = target.kind == TargetKind::Host;
   for (const Shares &s : isHost ? ArrayRef(host) : ArrayRef(gpu)) {
     bool fits = isHost || s.bytes(op) <= target.sharedBytesPerBlock;
-    if (!fits || (chunk != 0 && s.keys != chunk))
-      continue;
-    Type operand =
-        isHost ? Type(Float32Type::get(op.getContext())) : elementOf(op);
-    return tile::ScheduleAttr::get(op.getContext(), target.name, "attention",
-                                   s.keys, 1, s.rows, s.warps, s.stages,
-                                   operand, operand, "fused",
-                                   /*refined=*/false);
+    if (fits && (chunk == 0 || s.keys == chunk))
+      return scheduleOf(
+          s, isHost ? Type(Float32Type::get(op.getContext())) : elementOf(op),
+          "fused");
   }
-  return op.emitOpError() << "has no turn of " << chunk << " keys on "
-                          << target.name
-                          << "; 32 and 64 work where shared memory holds them";
+  return op.emitOpError()
+         << "has no turn of " << chunk << " keys on " << target.name
+         << "; 32 and 64 work where shared memory holds them, 128 by wgmma";
 }
 
 namespace {
@@ -94,8 +100,7 @@ public:
       : schedule(schedule), rows(schedule.getVTile()),
         turnKeys(schedule.getChunk()), values(op.getValueWidth()),
         rest(op.getKeyWidth() - op.getValueWidth()), element(elementOf(op)),
-        operand(schedule.getOperand()),
-        base(source), b(source.getLoc(), base) {
+        operand(schedule.getOperand()), base(source), b(source.getLoc(), base) {
     createFunction(source);
   }
   void build();
@@ -104,7 +109,9 @@ private:
   void createFunction(func::FuncOp source);
   void locate();
   SmallVector<Value> carriedBefore();
-  SmallVector<Value> turn(Value number, ValueRange carried);
+  SmallVector<Value> turn(Value number, ValueRange carried, bool isMasked);
+  SmallVector<Value> goThrough(Value first, Value end, ValueRange carried,
+                               bool isMasked);
   Value maskOf(Value firstKey);
   void store(ValueRange carried);
   Value loadTile(StringRef ref, Value base, Value valid, Value width,
@@ -134,12 +141,12 @@ private:
   TileBuilder b;
   func::FuncOp function;
   llvm::StringMap<Value> args;
-  Value own;            ///< elements of a head's part of a key
-  Value head;           ///< of the program
-  Value count;          ///< rows that it has
-  Value row, key;       ///< the first of them, and the sequence's first key
-  Value keys;           ///< that its last row sees
-  Value ahead;          ///< keys that its first row sees beside its own
+  Value own;      ///< elements of a head's part of a key
+  Value head;     ///< of the program
+  Value count;    ///< rows that it has
+  Value row, key; ///< the first of them, and the sequence's first key
+  Value keys;     ///< that its last row sees
+  Value ahead;    ///< keys that its first row sees beside its own
   Value query, queryRest;
 };
 
@@ -165,14 +172,13 @@ void PromptForm::createFunction(func::FuncOp source) {
        "shared_stride", "out_stride"},
       b.getIndexType());
   add({"scale"}, b.getF32Type());
-  function = func::FuncOp::create(b, source.getName(),
-                                  b.getFunctionType(types, {}));
+  function =
+      func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
   function->setAttr(tile::kKernelAttr, b.getUnitAttr());
   function->setAttr(tile::kScheduleAttr, schedule);
   function->setAttr("kdac.v_tile", b.getI64IntegerAttr(rows));
-  function->setAttr("kdac.grid",
-                    b.getStringAttr("N * H * ceildiv(T, " +
-                                    std::to_string(rows) + ")"));
+  function->setAttr("kdac.grid", b.getStringAttr("N * H * ceildiv(T, " +
+                                                 std::to_string(rows) + ")"));
   b.setInsertionPointToStart(function.addEntryBlock());
   for (auto [i, name] : llvm::enumerate(names)) {
     args[name] = function.getArgument(i);
@@ -208,17 +214,17 @@ void PromptForm::locate() {
 /// `width` columns of rows of `ref` from `base` on, of which `valid` exist.
 Value PromptForm::loadTile(StringRef ref, Value base, Value valid, Value width,
                            int64_t rows, int64_t columns) {
-  return tile::LoadOp::create(
-      b, b.tileType({rows, columns}, element), arg(ref), base,
-      arg((ref + "_stride").str()), ValueRange{valid, width}, kAccess, false);
+  return tile::LoadOp::create(b, b.tileType({rows, columns}, element), arg(ref),
+                              base, arg((ref + "_stride").str()),
+                              ValueRange{valid, width}, kAccess, false);
 }
 
 /// Without keys of other calls: no weight yet, and a score below any other.
 SmallVector<Value> PromptForm::carriedBefore() {
   Value entry = b.addI(b.mulI(row, arg("H")), head);
-  Value logs = tile::LoadOp::create(b, b.tileType({rows}), arg("before_logs"),
-                                    entry, arg("H"), ValueRange{count}, 4,
-                                    false);
+  Value logs =
+      tile::LoadOp::create(b, b.tileType({rows}), arg("before_logs"), entry,
+                           arg("H"), ValueRange{count}, 4, false);
   Value sums = tile::LoadOp::create(
       b, b.tileType({rows, values}), arg("before"), b.mulI(entry, arg("E")),
       b.mulI(arg("H"), arg("E")), ValueRange{count, arg("E")}, kAccess, false);
@@ -235,20 +241,22 @@ Value PromptForm::maskOf(Value firstKey) {
   auto plus = [&](Value x, Value y) {
     return arith::AddIOp::create(b, x, y).getResult();
   };
-  Value seen = plus(tile::IotaOp::create(b, type, 0),
-                    b.splat(b.subI(b.addI(ahead, b.index(1)), firstKey), shape));
-  seen = arith::MinSIOp::create(b, seen,
-                                b.splat(b.subI(keys, firstKey), shape));
+  Value seen =
+      plus(tile::IotaOp::create(b, type, 0),
+           b.splat(b.subI(b.addI(ahead, b.index(1)), firstKey), shape));
+  seen =
+      arith::MinSIOp::create(b, seen, b.splat(b.subI(keys, firstKey), shape));
   return isLess(tile::IotaOp::create(b, type, 1), seen);
 }
 
 /// Scores of a turn's keys, then what they add.
-SmallVector<Value> PromptForm::turn(Value number, ValueRange carried) {
+SmallVector<Value> PromptForm::turn(Value number, ValueRange carried,
+                                    bool isMasked) {
   Value top = carried[0], total = carried[1], sum = carried[2];
   Value firstKey = b.mulI(number, b.index(turnKeys));
   Value at = b.addI(key, firstKey), left = b.subI(keys, firstKey);
-  Value wide = b.addI(b.mulI(at, arg("kv_stride")),
-                      b.mulI(head, b.addI(own, arg("E"))));
+  Value wide =
+      b.addI(b.mulI(at, arg("kv_stride")), b.mulI(head, b.addI(own, arg("E"))));
   Value part = loadTile("kv", wide, left, own, turnKeys, values);
   Value shared = loadTile("shared", b.mulI(at, arg("shared_stride")), left,
                           arg("R"), turnKeys, rest);
@@ -257,9 +265,10 @@ SmallVector<Value> PromptForm::turn(Value number, ValueRange carried) {
   Value score = b.dot(query, part, {}, false, true);
   score = b.dot(queryRest, shared, score, false, true);
   SmallVector<int64_t> shape = {rows, turnKeys};
-  score = arith::SelectOp::create(
-      b, maskOf(firstKey), score,
-      filled(shape, -std::numeric_limits<float>::infinity()));
+  if (isMasked)
+    score = arith::SelectOp::create(
+        b, maskOf(firstKey), score,
+        filled(shape, -std::numeric_limits<float>::infinity()));
   // A positive scale keeps the order of scores.
   constexpr double log2e = 1.4426950408889634;
   Value scale = b.mul(arg("scale"), log2e);
@@ -267,8 +276,8 @@ SmallVector<Value> PromptForm::turn(Value number, ValueRange carried) {
       b, top, b.mul(b.greatest(score, 1), b.splat(scale, {rows})));
   Value factor = b.exp2(b.sub(top, next));
   Value minusNext = arith::NegFOp::create(b, next);
-  Value weight = b.exp2(b.fma(score, b.splat(scale, shape),
-                              b.rowFactor(minusNext, score)));
+  Value weight = b.exp2(
+      b.fma(score, b.splat(scale, shape), b.rowFactor(minusNext, score)));
   total = b.fma(total, factor, b.sum(weight, 1));
   if (operand.isF32())
     value = b.toF32(value);
@@ -296,23 +305,34 @@ void PromptForm::store(ValueRange carried) {
                         ValueRange{count}, 4, false);
 }
 
+/// Turns `first` .. `end`.
+SmallVector<Value> PromptForm::goThrough(Value first, Value end,
+                                         ValueRange carried, bool isMasked) {
+  auto loop = scf::ForOp::create(b, first, end, b.index(1), carried);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  scf::YieldOp::create(
+      b, turn(loop.getInductionVar(), loop.getRegionIterArgs(), isMasked));
+  return SmallVector<Value>(loop.getResults());
+}
+
 void PromptForm::build() {
   b.awaitOtherCalls(function, schedule);
   locate();
   Value at = b.addI(b.mulI(row, arg("q_stride")), b.mulI(head, arg("D")));
   query = loadTile("q", at, count, own, rows, values);
   queryRest = loadTile("q", b.addI(at, own), count, arg("R"), rows, rest);
-  Value turns =
-      b.divI(b.addI(keys, b.index(turnKeys - 1)), b.index(turnKeys));
-  auto loop = scf::ForOp::create(b, b.index(0), turns, b.index(1),
-                                 ValueRange(carriedBefore()));
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    scf::YieldOp::create(
-        b, turn(loop.getInductionVar(), loop.getRegionIterArgs()));
+  Value turns = b.divI(b.addI(keys, b.index(turnKeys - 1)), b.index(turnKeys));
+  Value first = b.index(0);
+  SmallVector<Value> carried = carriedBefore();
+  if (tile::multipliesByWarpgroups(schedule)) {
+    // Of most turns every row sees all keys: no mask costs anything there.
+    Value seen = b.minI(keys, b.addI(ahead, b.index(1)));
+    Value whole = b.divI(b.maxI(first, seen), b.index(turnKeys));
+    carried = goThrough(first, whole, carried, /*isMasked=*/false);
+    first = whole;
   }
-  store(loop.getResults());
+  store(goThrough(first, turns, carried, /*isMasked=*/true));
   func::ReturnOp::create(b);
 }
 

@@ -1,4 +1,5 @@
 #include "PlaceRoles.h"
+#include "PlaceTurns.h"
 #include "kdac/Passes.h"
 #include "kdac/Target/Targets.h"
 
@@ -339,8 +340,8 @@ LogicalResult Placer::checkLimit(int64_t sharedBytes) {
 }
 
 LogicalResult Placer::place() {
-  if (tile::hasWarpRoles(schedule)) {
-    placeRoles(kernel);
+  if (tile::hasWarpRoles(schedule) || tile::multipliesByWarpgroups(schedule)) {
+    tile::hasWarpRoles(schedule) ? placeRoles(kernel) : placeTurns(kernel);
     auto bytes = kernel->getAttrOfType<IntegerAttr>("kdac.shared_bytes");
     return checkLimit(bytes.getInt());
   }

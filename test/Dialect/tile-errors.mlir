@@ -43,7 +43,7 @@ func.func private @schedule_c4_gram() attributes {tile.schedule = #tile.schedule
 
 // -----
 
-// expected-error @below {{expected roles "fused", "split", "warps", "cluster", "assisted", "prepare" or "chain", but got "both"}}
+// expected-error @below {{expected roles "fused", "split", "warps", "cluster", "assisted", "prepare", "chain" or "warpgroups", but got "both"}}
 func.func private @schedule_c5() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "chunk", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32, roles = "both">}
 

@@ -65,6 +65,8 @@ inline constexpr int64_t kAssistedPrograms = 3, kAssistedPeriod = 3;
 /// those that prepare images for the workspace, or those that carry the chain
 /// on such images.
 bool hasWarpRoles(ScheduleAttr schedule);
+/// True if the warpgroups of a block multiply turns of its loops.
+bool multipliesByWarpgroups(ScheduleAttr schedule);
 /// True if clusters of programs have an assistant.
 bool isAssisted(ScheduleAttr schedule);
 /// Blocks of a cluster; 1 if there are none.
