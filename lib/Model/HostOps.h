@@ -80,9 +80,8 @@ private:
                     const MlaCache &cache, Rows out);
   void absorbQuery(const Piece &piece, int64_t head, Rows q, const Matrix &kvB,
                    float *query, float *line) const;
-  void attendMaterialised(const Piece &piece, int64_t head, Rows q,
-                          const Matrix &kvB, const MlaCache &cache, Rows out,
-                          float *scratch) const;
+  void attendPrompt(const BatchView &batch, const PromptBlock &block, Rows q,
+                    const Matrix &kvB, const MlaCache &cache, Rows out);
   void routeRow(float *scores, const Vector &bias, int32_t *expert,
                 float *weight) const;
   void runExpert(Rows x, const Routing &routing, const MlpWeights &w,
@@ -94,13 +93,16 @@ private:
   Status first;
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
   RowCalls<HostKernel> rowCalls;
-  std::unique_ptr<KdaKernel> attention; ///< none without MLA layers
-  AlignedBuffer workspace;              ///< of the chunk kernel
-  AlignedBuffer queries, latents;       ///< [pieces, heads, rank (+ rope)]
-  AlignedBuffer partials;               ///< of the attention kernel
-  std::vector<int32_t> lengths;         ///< [pieces]: keys of single tokens
-  AlignedBuffer gathered, gates, ups;   ///< of an expert's rows
-  std::vector<float> serial; ///< scratch of work that one thread does
+  std::unique_ptr<KdaKernel> attention, prompt; ///< none without MLA layers
+  AlignedBuffer workspace;                      ///< of the chunk kernel
+  AlignedBuffer queries, latents;     ///< [pieces, heads, rank (+ rope)]
+  AlignedBuffer partials;             ///< of the attention kernel
+  PromptPlan prompts;                 ///< of the present layer's call
+  AlignedBuffer keyRows, expanded;    ///< of a block: latents, keys and values
+  AlignedBuffer averages, logs;       ///< between blocks
+  std::vector<int32_t> lengths;       ///< [pieces]: keys of single tokens
+  AlignedBuffer gathered, gates, ups; ///< of an expert's rows
+  std::vector<float> serial;          ///< scratch of work that one thread does
   std::vector<int32_t> rowSlots, rowPositions; ///< of a batch's rows
   std::vector<int32_t> order;  ///< entries of a routing, by expert
   std::vector<int64_t> starts; ///< [experts + 1], into `order`

@@ -255,7 +255,8 @@ TEST(GpuOps, LayersOfKda) {
 }
 
 /// Fresh and continued pieces with more keys than are expanded at a time,
-/// beside single tokens, and single tokens alone.
+/// several whose keys are expanded together, beside single tokens, and single
+/// tokens alone.
 TEST(GpuOps, LayersOfMla) {
   for (const char *kind : {"wide", "48b"}) {
     Pair p(kind);
@@ -269,7 +270,8 @@ TEST(GpuOps, LayersOfMla) {
         {{0, 0, 0, 100}, {1, 0, 0, 1}},
         {{1, 1, 0, 1}, {0, 100, 0, 90}, {2, 0, 0, 30}},
         {{2, 30, 0, 1}, {0, 190, 0, 1}, {1, 2, 0, 1}},
-        {{0, 191, 0, 65}, {2, 31, 0, 3}}};
+        {{0, 191, 0, 65}, {2, 31, 0, 3}},
+        {{1, 3, 0, 20}, {2, 34, 0, 7}}};
     for (const auto &pieces : calls) {
       Packed batch(p, pieces);
       int64_t n = batch.host.tokens;

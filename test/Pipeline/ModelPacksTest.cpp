@@ -69,6 +69,8 @@ TEST(ModelPacks, KdacRun) {
     names.insert(std::string("rows.") + rows + ".f32");
   names.insert("attention.k576v512.f32");
   names.insert("attention.k128v64.f32");
+  names.insert("prompt.k192v128.f32");
+  names.insert("prompt.k128v64.f32");
   EXPECT_EQ(namesOf("kdac-run.yaml", "host"), names);
 }
 

@@ -82,22 +82,6 @@ struct LatentArgs {
   int qStride, outStride, heads;
 };
 
-/// Attention of one long piece on a block of expanded keys.
-struct FlashArgs {
-  const void *q;        ///< [rows, heads (nope + rope)] of the piece
-  const void *expanded; ///< [keys, heads (nope + value)]
-  const void *shared;   ///< [keys, sharedStride], the rope part of keys
-  void *out;            ///< [rows, heads value]
-  float *sums;          ///< [rows, heads, value], between blocks of keys
-  float *tops;          ///< [rows, heads, 2]
-  int qStride, sharedStride, outStride, heads;
-  int rows, keys;
-  long long past;     ///< tokens before the first row
-  long long firstKey; ///< of this block
-  int isFirst, isLast;
-  float scale;
-};
-
 /// Tiles of rows that run together; the grid has whole bands.
 constexpr int bandTiles = 16;
 constexpr int gemmTileRows = 128, gemmTileColumns = 128; ///< gated: half of it

@@ -1,6 +1,7 @@
 // Promises: MLA in its absorbed form for any widths, one block for a row and a
-// head: what is correct everywhere. Twin: lib/Model/HostAttention.cpp. The fast
-// forms are in Decode.cuh and Flash.cuh.
+// head: what is correct everywhere. Also the rows of a slot's latents side by
+// side, for keys to be expanded. The fast forms come out of a pack
+// (AttentionCall.h), with Decode.cuh around that of single tokens.
 #ifndef KDAC_LIB_MODEL_GPU_ATTENTION_CUH
 #define KDAC_LIB_MODEL_GPU_ATTENTION_CUH
 
@@ -105,6 +106,19 @@ template <typename T> DEVICE void attend(const AttentionArgs &a) {
   }
 KDAC_ATTENTION(float, f32)
 KDAC_ATTENTION(bf16, bf16)
+
+/// Rows of a slot's latents, tokens [first, first + blocks), side by side.
+KERNEL void latents_bf16(const bf16 *pages, const int *table,
+                         int64_t pageTokens, int64_t pagesPerSlot, int slot,
+                         int64_t first, int width, bf16 *to) {
+  beginKernel();
+  const bf16 *from =
+      latentRow<const bf16>(const_cast<bf16 *>(pages), table, pageTokens,
+                            pagesPerSlot, slot, first + blockX(), width);
+  for (int c = thread() * 8; c < width; c += threads() * 8)
+    *reinterpret_cast<Quad *>(to + int64_t(blockX()) * width + c) =
+        *reinterpret_cast<const Quad *>(from + c);
+}
 
 } // namespace kdac::model::gpu
 

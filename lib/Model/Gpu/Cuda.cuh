@@ -1,6 +1,5 @@
 // Promises: what kernels need of CUDA C++, without its SDK: clang's builtins,
-// conversions, warp reductions, asynchronous copies, matrix instructions.
-// Does not: know any kernel.
+// conversions, warp reductions, asynchronous copies. Does not: know any kernel.
 #ifndef KDAC_LIB_MODEL_GPU_CUDA_CUH
 #define KDAC_LIB_MODEL_GPU_CUDA_CUH
 
@@ -154,7 +153,7 @@ DEVICE Eight<float> streamEight(const float *p) {
   return {{streamQuad(p), streamQuad(p + 4)}};
 }
 
-// Asynchronous copies into shared memory, and the matrix instructions.
+// Asynchronous copies into shared memory.
 DEVICE uint32_t sharedAddress(const void *p) {
   uint32_t address;
   asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }"
@@ -176,30 +175,6 @@ DEVICE void commitCopies() {
 template <int N> DEVICE void waitCopies() {
   asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
 }
-/// Four 8x8 matrices of 16-bit values; each lane gives a row's address.
-DEVICE void loadMatrices(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, "
-               "[%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-DEVICE void loadTransposed(uint32_t (&r)[4], uint32_t address) {
-  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, "
-               "%3}, [%4];"
-               : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(address)
-               : "memory");
-}
-/// c += a b for a of 16x16, b of 16x8.
-DEVICE void multiply(float (&c)[4], const uint32_t (&a)[4], uint32_t b0,
-                     uint32_t b1) {
-  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, "
-      "{%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
 } // namespace kdac::model::gpu
 
 #endif // KDAC_LIB_MODEL_GPU_CUDA_CUH

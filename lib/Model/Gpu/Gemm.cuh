@@ -47,27 +47,16 @@ DEVICE void fenceProxy() {
 DEVICE void commitProducts(Sums &s) {
   asm volatile("wgmma.commit_group.sync.aligned;" : KDAC_SUMS(s)::"memory");
 }
-/// Until at most N groups are under way.
-template <int N> DEVICE void await(Sums &s) {
-  asm volatile("wgmma.wait_group.sync.aligned %64;"
-               : KDAC_SUMS(s)
-               : "n"(N)
-               : "memory");
+DEVICE void awaitProducts(Sums &s) {
+  asm volatile("wgmma.wait_group.sync.aligned 0;" : KDAC_SUMS(s)::"memory");
 }
 /// Rows of 64 elements, 128 bytes, swizzled; 8 rows after 1024 bytes.
 DEVICE uint64_t descriptor(uint32_t address) {
   return uint64_t(address >> 4 & 0x3fff) | uint64_t(1) << 16 |
          uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
 }
-/// The same of a matrix whose columns are not the products' inner dimension: a
-/// panel of 64 columns after `panel` bytes.
-DEVICE uint64_t crossDescriptor(uint32_t address, uint64_t panel) {
-  return uint64_t(address >> 4 & 0x3fff) | panel >> 4 << 16 |
-         uint64_t(1024 >> 4) << 32 | uint64_t(1) << 62;
-}
-/// s += a b^T for 64 rows of a, 128 of b, 16 columns of both; s = a b^T where
-/// it adds nothing.
-template <int adds = 1> DEVICE void multiply(Sums &s, uint64_t a, uint64_t b) {
+/// s += a b^T for 64 rows of a, 128 of b, 16 columns of both.
+DEVICE void multiply(Sums &s, uint64_t a, uint64_t b) {
   asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
                "%0, %1, %2, %3, %4, %5, %6, %7, "
                "%8, %9, %10, %11, %12, %13, %14, %15, "
@@ -77,32 +66,11 @@ template <int adds = 1> DEVICE void multiply(Sums &s, uint64_t a, uint64_t b) {
                "%40, %41, %42, %43, %44, %45, %46, %47, "
                "%48, %49, %50, %51, %52, %53, %54, %55, "
                "%56, %57, %58, %59, %60, %61, %62, %63}, "
-               "%64, %65, %66, 1, 1, 0, 0;"
+               "%64, %65, 1, 1, 1, 0, 0;"
                : KDAC_SUMS(s)
-               : "l"(a), "l"(b), "n"(adds)
+               : "l"(a), "l"(b)
                : "memory");
 }
-/// s += a b for a in registers, 16 rows of b with 128 columns. `a` must stay as
-/// it is until the product has been awaited (hold).
-DEVICE void multiply(Sums &s, const uint32_t (&a)[4], uint64_t b) {
-  asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 {"
-               "%0, %1, %2, %3, %4, %5, %6, %7, "
-               "%8, %9, %10, %11, %12, %13, %14, %15, "
-               "%16, %17, %18, %19, %20, %21, %22, %23, "
-               "%24, %25, %26, %27, %28, %29, %30, %31, "
-               "%32, %33, %34, %35, %36, %37, %38, %39, "
-               "%40, %41, %42, %43, %44, %45, %46, %47, "
-               "%48, %49, %50, %51, %52, %53, %54, %55, "
-               "%56, %57, %58, %59, %60, %61, %62, %63}, "
-               "{%64, %65, %66, %67}, %68, 1, 1, 1, 1;"
-               : KDAC_SUMS(s)
-               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b)
-               : "memory");
-}
-DEVICE void hold(const uint32_t (&a)[4]) {
-  asm volatile("" ::"r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]) : "memory");
-}
-
 /// Where a tile's 16 bytes of row `row`, columns 8 `chunk` and on, are.
 DEVICE uint32_t swizzled(int row, int chunk) {
   return static_cast<uint32_t>(row * 128 + ((chunk ^ (row & 7)) << 4));
@@ -253,7 +221,7 @@ template <bool isDual> DEVICE void gemm(const GemmArgs &g) {
     for (uint32_t k = 0; k < tileK / 16; ++k)
       multiply(s, descriptor(a + k * 32), descriptor(b + k * 32));
     commitProducts(s);
-    await<0>(s);
+    awaitProducts(s);
   }
   storeTile<isDual>(g, t, s);
 }

@@ -1,6 +1,7 @@
 // KDA and MLA layers on a GPU.
 #include "GpuOps.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kdac::model {
@@ -85,14 +86,19 @@ bool GpuOps::hasFastAttention() const {
 }
 
 Status GpuOps::loadAttention(const PackReader &pack) {
-  StatusOr<const PackVariant *> variant =
-      selectAttention(pack, Place{&gpu->device().info()}, config, limits.type);
-  if (!variant.ok())
-    return variant.status();
-  StatusOr<GpuKernel> kernel = GpuKernel::load(gpu->device(), pack, **variant);
-  if (!kernel.ok())
-    return kernel.status();
-  latentKernel = std::make_unique<KdaKernel>(std::move(*kernel));
+  Place place{&gpu->device().info()};
+  for (auto [to, variant] :
+       {std::pair(&latentKernel,
+                  selectAttention(pack, place, config, limits.type)),
+        {&promptKernel, selectPrompt(pack, place, config, limits.type)}}) {
+    if (!variant.ok())
+      return variant.status();
+    StatusOr<GpuKernel> kernel =
+        GpuKernel::load(gpu->device(), pack, **variant);
+    if (!kernel.ok())
+      return kernel.status();
+    *to = std::make_unique<KdaKernel>(std::move(*kernel));
+  }
   StatusOr<int64_t> bytes =
       attentionWorkspaceBytes(latentKernel->call, config, limits.pieces);
   if (bytes.ok())
@@ -129,45 +135,39 @@ int64_t GpuOps::keyBlock() const {
   return std::min((limits.context + 63) / 64 * 64, limits.keyBlock);
 }
 
-void GpuOps::attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
-                         const MlaCache &cache, Rows out) {
-  constexpr int64_t rowsOfBlock = 128, sharedBytes = 214016; // Flash.cuh
-  int64_t keys = piece.past + piece.count, block = keyBlock();
-  gpu::FlashArgs f = {};
-  f.q = q.from(piece.begin).data;
-  f.out = out.from(piece.begin).data;
-  f.expanded = scratch.expanded;
-  f.shared = scratch.latents + config.latentRank * bytesOf(limits.type);
-  f.sums = scratch.sums;
-  f.tops = scratch.tops;
-  f.qStride = static_cast<int>(q.stride);
-  f.sharedStride = static_cast<int>(config.cacheDim());
-  f.outStride = static_cast<int>(out.stride);
-  f.heads = static_cast<int>(config.heads);
-  f.rows = static_cast<int>(piece.count);
-  f.past = piece.past;
-  f.scale = attention(BatchView(), q, kvB, cache, out).scale;
-  for (int64_t first = 0; first < keys; first += block) {
-    int64_t count = std::min(block, keys - first);
-    launch("latents_bf16", {{count, 1, 1}, 96}, cache.pages, cache.table,
+/// Latent rows of the block's keys side by side, keys and values of all heads,
+/// then the kernel.
+void GpuOps::attendPrompt(const BatchView &batch, const PromptBlock &block,
+                          Rows q, const Matrix &kvB, const MlaCache &cache,
+                          Rows out) {
+  int64_t rowBytes = config.cacheDim() * bytesOf(limits.type), at = 0;
+  for (int64_t p = block.piece; p < block.piece + block.pieces; ++p) {
+    const Piece &piece = pieces[static_cast<size_t>(p)];
+    int64_t keys = block.pieces > 1 ? piece.past + piece.count : block.keys;
+    launch("latents_bf16", {{keys, 1, 1}, 96}, cache.pages, cache.table,
            static_cast<long long>(cache.pageTokens),
            static_cast<long long>(cache.pagesPerSlot), piece.slot,
-           static_cast<long long>(first), static_cast<int>(config.cacheDim()),
-           scratch.latents);
-    Rows latents = {scratch.latents, count, config.latentRank,
-                    config.cacheDim(), limits.type};
-    Rows expanded = {scratch.expanded, count, kvB.out, kvB.out, limits.type};
-    manyRows({latents, &kvB, expanded});
-    f.keys = static_cast<int>(count);
-    f.firstKey = first;
-    f.isFirst = first == 0;
-    f.isLast = first + count == keys;
-    launch("flash_bf16",
-           {{(piece.count + rowsOfBlock - 1) / rowsOfBlock, config.heads, 1},
-            256,
-            sharedBytes},
-           f);
+           static_cast<long long>(block.first),
+           static_cast<int>(config.cacheDim()),
+           scratch.latents + at * rowBytes);
+    at += keys;
   }
+  Rows latents = {scratch.latents, block.keys, config.latentRank,
+                  config.cacheDim(), limits.type};
+  PromptTensors t;
+  t.q = q;
+  t.out = out;
+  t.expanded = {scratch.expanded, block.keys, kvB.out, kvB.out, limits.type};
+  manyRows({latents, &kvB, t.expanded});
+  t.shared = scratch.latents + config.latentRank * bytesOf(limits.type);
+  t.offsets = batch.offsets + block.piece;
+  t.keyOffsets = promptOffsets + block.offsets;
+  t.averages = scratch.averages;
+  t.logs = scratch.logs;
+  setPrompt(promptKernel->call, config, block, t);
+  if (first.ok())
+    first = promptKernel->kernel.launch(
+        gpu->stream(), promptKernel->call.arguments(), /*overlap=*/true);
 }
 
 void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
@@ -179,13 +179,10 @@ void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
     return launch(typed("attend_f32", "attend_bf16"),
                   {{batch.tokens, config.heads, 1}, 128, floats * 4}, a);
   }
-  bool hasSingle = false;
-  for (const Piece &piece : pieces)
-    if (piece.count > 1)
-      attendFlash(piece, q, kvB, cache, out);
-    else
-      hasSingle = true;
-  if (hasSingle)
+  for (const PromptBlock &block : prompts.blocks)
+    attendPrompt(batch, block, q, kvB, cache, out);
+  if (std::any_of(pieces.begin(), pieces.end(),
+                  [](const Piece &piece) { return piece.count == 1; }))
     attendSingle(batch, q, kvB, cache, out);
 }
 

@@ -95,7 +95,11 @@ void GpuOps::layOut(char *base) {
   layout.offsets = layout.sources + pieces * 4;
   layout.outputs = layout.offsets + (pieces + 1) * 4;
   layout.rows = layout.outputs + pieces * 4;
-  layout.bytes = layout.rows + limits.tokens * 3 * 4;
+  layout.keyOffsets = layout.rows + limits.tokens * 3 * 4;
+  layout.bytes = layout.keyOffsets;
+  if (hasFastAttention())
+    layout.bytes +=
+        4 * PromptPlan::mostOffsets(pieces, limits.context, keyBlock());
   scratch.call = take(layout.bytes);
   scratch.workspace = take(workspaceBytes);
   scratch.blas = take(blas ? CublasLt::workspaceBytes : 0);
@@ -112,9 +116,9 @@ void GpuOps::layOut(char *base) {
     scratch.query = take(pieces * heads * config.cacheDim() * bytes);
     scratch.singles = take(pieces * heads * config.latentRank * bytes);
     scratch.lengths = ints(pieces);
-    scratch.sums =
+    scratch.averages =
         reinterpret_cast<float *>(take(blocks * heads * config.valueDim * 4));
-    scratch.tops = reinterpret_cast<float *>(take(blocks * heads * 2 * 4));
+    scratch.logs = reinterpret_cast<float *>(take(blocks * heads * 4));
     scratch.latents = take(keyBlock() * config.cacheDim() * bytes);
     scratch.expanded =
         take(keyBlock() * heads * (config.nopeDim + config.valueDim) * bytes);
@@ -134,6 +138,19 @@ Status GpuOps::allocate() {
     return pinned.status();
   staging = std::make_unique<PinnedBuffer>(std::move(*pinned));
   return Status::success();
+}
+
+/// Of decoding calls it is empty.
+void GpuOps::planPrompts() {
+  prompts.make(pieces.data(), static_cast<int64_t>(pieces.size()), keyBlock());
+  if (!hasFastAttention() || prompts.blocks.empty())
+    return;
+  size_t bytes = prompts.keyOffsets.size() * sizeof(int32_t);
+  char *from = staging->data() + layout.keyOffsets;
+  char *to = scratch.call + layout.keyOffsets;
+  std::memcpy(from, prompts.keyOffsets.data(), bytes);
+  promptOffsets = reinterpret_cast<const int32_t *>(to);
+  keep(gpu->upload(to, from, static_cast<int64_t>(bytes)));
 }
 
 bool GpuOps::begin(CallData &call) {
@@ -170,6 +187,7 @@ bool GpuOps::begin(CallData &call) {
   rowSlots = reinterpret_cast<const int32_t *>(to + slots);
   rowPositions = reinterpret_cast<const int32_t *>(to + positions);
   keep(gpu->upload(to, from, positions + b.tokens * 4));
+  planPrompts();
   if (!b.isDecode || call.outputCount != b.count || !first.ok())
     return true;
   // The first call of a shape is not recorded: libraries load code during it.

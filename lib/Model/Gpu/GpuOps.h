@@ -63,8 +63,9 @@ private:
   /// Where a call's arrays are, in the staging buffer and on the GPU alike.
   struct CallLayout {
     int64_t slots = 0, sources = 0, offsets = 0, outputs = 0;
-    int64_t rows = 0;  ///< tokens, slots and positions of as many as there are
-    int64_t bytes = 0; ///< of the largest call
+    int64_t rows = 0; ///< tokens, slots and positions of as many as there are
+    int64_t keyOffsets = 0; ///< of the plan of prompts
+    int64_t bytes = 0;      ///< of the largest call
   };
   /// Scratch of the operations, in one allocation.
   struct Scratch {
@@ -74,11 +75,11 @@ private:
     char *blas = nullptr;      ///< of cuBLASLt
     char *hidden = nullptr;    ///< [rows, topK + 1, expertWidth]
     int *starts = nullptr, *order = nullptr, *place = nullptr, *tiles = nullptr;
-    char *parts = nullptr;                  ///< [entries, expertInput]
-    char *query = nullptr;                  ///< [pieces, heads, rank + rope]
-    char *singles = nullptr;                ///< [pieces, heads, rank]
-    int *lengths = nullptr;                 ///< [pieces]
-    float *sums = nullptr, *tops = nullptr; ///< of attention, between blocks
+    char *parts = nullptr;   ///< [entries, expertInput]
+    char *query = nullptr;   ///< [pieces, heads, rank + rope]
+    char *singles = nullptr; ///< [pieces, heads, rank]
+    int *lengths = nullptr;  ///< [pieces]
+    float *averages = nullptr, *logs = nullptr; ///< of prompts, between blocks
     char *expanded = nullptr; ///< [keyBlock, heads (nope + value)]
     char *latents = nullptr;  ///< [keyBlock, rank + rope]
   };
@@ -127,15 +128,16 @@ private:
   void manyRows(const Product &p);
   /// The kernels of Gemm.cuh.
   void gemm(const gpu::GemmArgs &args, bool isGated);
-  /// The fast forms of attention: the pack's kernel for single tokens, with
-  /// Decode.cuh around it, Flash.cuh for longer pieces.
+  /// The fast forms of attention: the pack's kernels for single tokens, with
+  /// Decode.cuh around it, and for longer pieces on expanded keys.
   bool hasFastAttention() const;
   Status loadAttention(const PackReader &pack);
   void attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
                     const MlaCache &cache, Rows out);
-  void attendFlash(const Piece &piece, Rows q, const Matrix &kvB,
-                   const MlaCache &cache, Rows out);
+  void attendPrompt(const BatchView &batch, const PromptBlock &block, Rows q,
+                    const Matrix &kvB, const MlaCache &cache, Rows out);
   int64_t keyBlock() const;
+  void planPrompts();
   void expertsDirectly(Rows x, const Routing &routing, const MoeWeights &w,
                        bool addsShared, Rows y);
   void expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
@@ -150,8 +152,8 @@ private:
   ModelConfig config;
   GpuLimits limits;
   Status first;
-  std::unique_ptr<KdaKernel> chunk, step;  ///< none without KDA layers
-  std::unique_ptr<KdaKernel> latentKernel; ///< where attention is fast
+  std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
+  std::unique_ptr<KdaKernel> latentKernel, promptKernel; ///< where it is fast
   RowCalls<GpuKernel> rowCalls;
   int64_t workspaceBytes = 0;
   CallLayout layout;
@@ -160,6 +162,8 @@ private:
   std::unique_ptr<PinnedBuffer> staging;
   // Of the call under way.
   std::vector<Piece> pieces;
+  PromptPlan prompts;
+  const int32_t *promptOffsets = nullptr; ///< the plan's, on the GPU
   const int32_t *rowSlots = nullptr, *rowPositions = nullptr;
   std::map<std::pair<int64_t, const void *>, Recorded> recorded;
   Recorded *recording = nullptr; ///< the call under way is recorded

@@ -3,7 +3,6 @@
 #include "Attention.cuh"
 #include "Decode.cuh"
 #include "Elementwise.cuh"
-#include "Flash.cuh"
 #include "Gemm.cuh"
 #include "Moe.cuh"
 #include "Products.cuh"

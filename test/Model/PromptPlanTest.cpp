@@ -1,0 +1,68 @@
+// Which keys of a call are expanded together.
+#include "../../lib/Model/AttentionCall.h"
+
+#include <gtest/gtest.h>
+
+using namespace kdac;
+using namespace kdac::model;
+
+namespace {
+
+/// Pieces of these pasts and rows.
+PromptPlan planOf(std::vector<std::pair<int64_t, int64_t>> sizes,
+                  int64_t most) {
+  std::vector<Piece> pieces;
+  for (auto [past, rows] : sizes)
+    pieces.push_back({0, past, 0, rows});
+  PromptPlan plan;
+  plan.make(pieces.data(), static_cast<int64_t>(pieces.size()), most);
+  return plan;
+}
+
+} // namespace
+
+TEST(PromptPlan, KeysOfSeveralPiecesAreExpandedTogether) {
+  PromptPlan plan = planOf({{0, 30}, {50, 10}, {0, 10}}, 100);
+  ASSERT_EQ(plan.blocks.size(), 1u);
+  const PromptBlock &block = plan.blocks[0];
+  EXPECT_EQ(block.piece, 0);
+  EXPECT_EQ(block.pieces, 3);
+  EXPECT_EQ(block.longest, 30);
+  EXPECT_EQ(block.keys, 100);
+  EXPECT_EQ(block.later, 0);
+  EXPECT_EQ(plan.keyOffsets, (std::vector<int32_t>{0, 30, 90, 100}));
+}
+
+TEST(PromptPlan, MoreThanABlockHoldsBeginsANewOne) {
+  PromptPlan plan = planOf({{0, 60}, {0, 41}, {0, 59}}, 100);
+  ASSERT_EQ(plan.blocks.size(), 2u);
+  EXPECT_EQ(plan.blocks[1].piece, 1);
+  EXPECT_EQ(plan.blocks[1].pieces, 2);
+  EXPECT_EQ(plan.blocks[1].offsets, 2);
+  EXPECT_EQ(plan.keyOffsets, (std::vector<int32_t>{0, 60, 0, 41, 100}));
+}
+
+TEST(PromptPlan, SingleTokensHaveNoBlock) {
+  PromptPlan plan = planOf({{70, 1}, {0, 20}, {5, 1}, {0, 20}}, 100);
+  ASSERT_EQ(plan.blocks.size(), 2u);
+  EXPECT_EQ(plan.blocks[0].piece, 1);
+  EXPECT_EQ(plan.blocks[0].pieces, 1);
+  EXPECT_EQ(plan.blocks[1].piece, 3);
+  EXPECT_TRUE(planOf({{70, 1}}, 100).blocks.empty());
+}
+
+TEST(PromptPlan, LongPiecesHaveBlocksOfTheirOwn) {
+  PromptPlan plan = planOf({{0, 20}, {150, 60}, {0, 20}}, 100);
+  ASSERT_EQ(plan.blocks.size(), 5u);
+  for (int64_t i = 0; i < 3; ++i) {
+    const PromptBlock &block = plan.blocks[static_cast<size_t>(i) + 1];
+    EXPECT_EQ(block.piece, 1);
+    EXPECT_EQ(block.first, 100 * i);
+    EXPECT_EQ(block.keys, i < 2 ? 100 : 10);
+    EXPECT_EQ(block.later, 210 - block.first - block.keys);
+  }
+  EXPECT_EQ(plan.blocks[4].piece, 2);
+  EXPECT_EQ(plan.blocks[4].pieces, 1);
+  EXPECT_LE(static_cast<int64_t>(plan.keyOffsets.size()),
+            PromptPlan::mostOffsets(3, 210, 100));
+}
