@@ -76,7 +76,7 @@ private:
   /// Part of a key that meets queries as it is, however long.
   void keyPart(const Site &site, double *x, int64_t width) const {
     direction(site, x, width, false);
-    double magnitude = recipe.magnitude(site);
+    double magnitude = recipe.magnitude(site, purpose);
     for (int64_t channel = 0; channel < width; ++channel)
       x[channel] *= magnitude;
   }
