@@ -333,6 +333,25 @@ Value GpuLowering::loadGlobalRaw(tile::LoadOp op, const Group &group,
   return branch.getResult(0);
 }
 
+Value GpuLowering::loadBits(tile::LoadOp op, const Group &group) {
+  RankedTensorType type = op.getResult().getType();
+  Access at = accessOf(op, type);
+  Type bits = b.getIntegerType(8 * bytesOf(at.element));
+  Value condition =
+      validityOf(op.getRef(), op.getValid(), type.getShape(), group);
+  auto branch = scf::IfOp::create(b, TypeRange{bits}, condition, true);
+  OpBuilder::InsertionGuard restore(b);
+  b.setInsertionPointToStart(branch.thenBlock());
+  auto load = LLVM::LoadOp::create(b, bits, globalPointer(at, group, 0),
+                                   bytesOf(at.element));
+  load.setInvariant(!isWritten(op.getRef()));
+  scf::YieldOp::create(b, load.getResult());
+  b.setInsertionPointToStart(branch.elseBlock());
+  Value zero = LLVM::ZeroOp::create(b, bits);
+  scf::YieldOp::create(b, zero);
+  return branch.getResult(0);
+}
+
 void GpuLowering::lowerStore(tile::StoreOp op) {
   RankedTensorType type = tileType(op.getValue());
   Access at = accessOf(op, type);

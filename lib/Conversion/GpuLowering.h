@@ -220,6 +220,9 @@ private:
   Values loadGlobal(tile::LoadOp op, const Group &group);
   /// The same bytes, unconverted, as one vector: for copies to shared memory.
   Value loadGlobalRaw(tile::LoadOp op, const Group &group, Value guard);
+  /// One element as an integer of its width. Whoever makes a number of it waits
+  /// for the load.
+  Value loadBits(tile::LoadOp op, const Group &group);
   struct Access; ///< the operands of a tile.load or tile.store
   static bool isContiguous(const Access &at, const Group &group);
   /// The elements of a group that is valid.

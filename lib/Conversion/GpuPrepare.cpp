@@ -158,18 +158,33 @@ Group ChunkPreparer::rowOfLane() const {
   return group;
 }
 
-/// What tokens have one of, such as write strengths, comes a chunk ahead, and
-/// logits of 32 bits as far as the L2.
+/// What tokens have one of, such as write strengths, comes a chunk ahead and as
+/// it is in memory, as a number made of it here would be waited for; logits of
+/// 32 bits come as far as the L2.
 ChunkPreparer::Values ChunkPreparer::vectorsOf(Value number) {
   Values loaded;
   for (tile::LoadOp load : parts.vectorLoads) {
     roles.enterChunk(number, load.getOperation());
-    loaded.push_back(at.loadGlobal(load, rowOfLane())[0]);
+    loaded.push_back(at.loadBits(load, rowOfLane()));
   }
   // Beside assistants and without an erase ptxas has no register for it.
   if (parts.wideLogits && (hasSystem() || !roles.isAssisted()))
     askForLogits(number);
   return loaded;
+}
+
+/// The f32 elements of what vectorsOf has loaded.
+ChunkPreparer::Values ChunkPreparer::elementsOf(ArrayRef<Value> bits) {
+  Values elements;
+  for (auto [load, x] : llvm::zip(parts.vectorLoads, bits)) {
+    Type element = getElementTypeOrSelf(load.getResult().getType());
+    if (bytesOf(element) == 2)
+      elements.push_back(b.unpack16(
+          arith::ExtUIOp::create(b, b.getI32Type(), x), false, element));
+    else
+      elements.push_back(arith::BitcastOp::create(b, b.getF32Type(), x));
+  }
+  return elements;
 }
 
 /// This lane's element of `expression`, which is computed from `vectors`: a
@@ -365,8 +380,9 @@ ChunkPreparer::Values ChunkPreparer::diagonal() {
   return sums;
 }
 
-/// `vectors` hold this chunk's, and then the next one's, of this lane.
-void ChunkPreparer::chunk(Value &number, Values &vectors) {
+/// `bits` are of this chunk's vectors, and then of the next one's, of this lane.
+void ChunkPreparer::chunk(Value &number, Values &bits) {
+  Values vectors = elementsOf(bits);
   if (parts.wideLogits)
     storeDecays();
   sumNorms();
@@ -382,7 +398,7 @@ void ChunkPreparer::chunk(Value &number, Values &vectors) {
   storeDiagonal(sums, parts.inverse ? evaluateRow(parts.strengths, vectors)
                                     : Value());
   roles.readScalars();
-  vectors = vectorsOf(b.add(number, tile::prepareTurn(at.schedule)));
+  bits = vectorsOf(b.add(number, tile::prepareTurn(at.schedule)));
   b.namedBarrier(barrier, kPairThreads);
   Value isFirst = b.equal(block, b.i32(0));
   roles.branch(isFirst, [&] { firstBlock(); }, [&] { secondBlock(); });

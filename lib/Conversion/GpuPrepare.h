@@ -24,12 +24,13 @@ private:
   void locate();
   Value scratchOf(Value pair) const;
   Value firstChunk();
-  void chunk(Value &number, Values &vectors);
+  void chunk(Value &number, Values &bits);
   Values diagonal();
   void park(Value number, llvm::ArrayRef<Value> vectors);
   void unpark(Value &number, Values &vectors);
   Group rowOfLane() const;
   Values vectorsOf(Value number);
+  Values elementsOf(llvm::ArrayRef<Value> bits);
   Value evaluateRow(Value expression, llvm::ArrayRef<Value> vectors);
 
   // Fragments. A slice is 16 columns of the block's 16 rows.
