@@ -380,7 +380,8 @@ ChunkPreparer::Values ChunkPreparer::diagonal() {
   return sums;
 }
 
-/// `bits` are of this chunk's vectors, and then of the next one's, of this lane.
+/// `bits` are of this chunk's vectors, and then of the next one's, of this
+/// lane.
 void ChunkPreparer::chunk(Value &number, Values &bits) {
   Values vectors = elementsOf(bits);
   if (parts.wideLogits)

@@ -66,8 +66,8 @@ void ChunkPreparer::sumNorms() {
                Value rows = b.add(own, ofTile);
                auto sums = MutableArrayRef<Value>(products);
                for (int64_t half : {0, 1}) {
-                 Value from = roles.pointer(
-                     rows, offsetOf(tiles.front()) + half * 1024);
+                 Value from =
+                     roles.pointer(rows, offsetOf(tiles.front()) + half * 1024);
                  Values words = b.ldmatrix(from, 4, /*transposed=*/false);
                  for (int64_t columns : {0, 2})
                    for (auto [i, tile] : llvm::enumerate(right))

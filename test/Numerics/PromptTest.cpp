@@ -54,10 +54,8 @@ TEST_P(PromptTest, PastsAroundTurns) {
 
 /// Keys before, between and behind the rows' own, as blocks have them.
 TEST_P(PromptTest, BlocksOfKeys) {
-  for (auto [past, later] : {std::pair<int64_t, int64_t>(-40, 110),
-                             {20, 50},
-                             {-90, 0},
-                             {-90, 30}})
+  for (auto [past, later] :
+       {std::pair<int64_t, int64_t>(-40, 110), {20, 50}, {-90, 0}, {-90, 30}})
     for (bool hasBefore : {false, true}) {
       CaseSpec spec = specOf(narrow, {100}, {past});
       spec.later = later;
