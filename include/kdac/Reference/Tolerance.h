@@ -105,8 +105,9 @@ constexpr double normedRowFactor = 8.0 * worstRowFactor;
 
 /// And on the arithmetic row of out: rows that had cancelled, many in short
 /// sequences, count as much as others. Without it one of eight runs of k128v256
-/// on the emulator was 1 % above its bound; the rest is room.
-constexpr double normedArithmeticFactor = 1.3;
+/// on the emulator was 1 % above its bound, and one of k32v32 in some fifty on
+/// an H200 11 % above that times 1.3: one row of 65 tokens made up most of it.
+constexpr double normedArithmeticFactor = 1.6;
 
 } // namespace kdac::reference
 
