@@ -74,10 +74,14 @@ TEST_P(SessionTest, AForkAtAPageIsTheStateThere) {
     return logits;
   };
   EXPECT_EQ(of(*after128, 2 * page), right);
-  EXPECT_LT(distance(of(*after64, page), right), model.tolerance());
-  int32_t whole = model.open();
-  model.run(whole, prompt.data(), count - 2);
-  EXPECT_LT(distance(model.run(whole, rest, 2), right), model.tolerance());
+  // In bf16 other sums can choose another expert, which shows as much as a
+  // token too many: there only the same calls are compared.
+  if (model.element == Element::F32) {
+    EXPECT_LT(distance(of(*after64, page), right), model.tolerance());
+    int32_t whole = model.open();
+    model.run(whole, prompt.data(), count - 2);
+    EXPECT_LT(distance(model.run(whole, rest, 2), right), model.tolerance());
+  }
   // From the state after 130 both tokens count twice, or the last one does.
   EXPECT_GT(distance(of(slot, 2 * page), right), 3 * model.tolerance());
   EXPECT_GT(distance(of(slot, 2 * page + 1), right), 3 * model.tolerance());
