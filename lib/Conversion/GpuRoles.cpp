@@ -499,6 +499,12 @@ void RoleLowering::initialise() {
   clusterBlocks() > 1 ? b.clusterBarrier() : at.synchronise();
 }
 
+/// Where ptxas else keeps a neighbour through the role, and spills it: beside
+/// assistants in a chain without an erase, otherwise in transfer.
+bool RoleLowering::loadsApart(unsigned role) const {
+  return isAssisted() ? role == 0 && !parts.inverse : role == 2;
+}
+
 void RoleLowering::dispatch() {
   int64_t chains = chainWarpgroups();
   Value group = b.div(at.thread, 128);
@@ -508,7 +514,7 @@ void RoleLowering::dispatch() {
     auto budget = at.kernel->getAttrOfType<DenseI64ArrayAttr>("tile.registers");
     b.setRegisters(budget[number], budget[3]);
     at.scalars = before;
-    readScalars(/*apart=*/number == 2 && !isAssisted());
+    readScalars(loadsApart(number));
     body();
   };
   int64_t preparers = tile::preparePairs(at.schedule) / 2;

@@ -62,6 +62,7 @@ private:
   mlir::LogicalResult lowerCopied(mlir::Operation *op);
   void forScalars(llvm::function_ref<void(Value, Value, int64_t)> keep);
   void readScalars(bool apart = false);
+  bool loadsApart(unsigned role) const;
   void initialise();
   void zeroAboveDiagonal();
   void dispatch();
