@@ -113,7 +113,7 @@ double tinyMagnitude(const Site &s, const Purpose &) {
 /// errors over the cosine with that.
 double longMagnitude(const Site &s, const Purpose &p) {
   bool isShort = p.dtype == DType::F16 || p.norms;
-  return s.token != 9 ? 1.0 : isShort ? 8.0 : 1e6;
+  return s.token != 9 ? 1.0 : isShort ? 4.0 : 1e6;
 }
 
 /// Near the top of the range in which outputs and products still fit.
@@ -176,7 +176,7 @@ const std::vector<Recipe> &recipes() {
      D::Extreme, D::Undecayed, normal, one, normalValue, extremeGate, zero, zero, normal, smallState},
     {"tiny_qk", "rows of q and k that are zero, 1e-20, 1e-3 or ordinary in length",
      D::Plain, D::Undecayed, normal, tinyMagnitude, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
-    {"long_qk", "row 9 of q and k a million times as long as others (f16, before a norm: 8)",
+    {"long_qk", "row 9 of q and k a million times as long as others (f16, before a norm: 4)",
      D::Plain, D::Undecayed, normal, longMagnitude, normalValue, randomGate, initialALog, tenthNormal, normal, smallState},
     {"large_v", "v and h0 of 1e15 (f16: 1e3)",
      D::Plain, D::Undecayed, normal, one, largeValue, randomGate, initialALog, tenthNormal, normal, largeState},
