@@ -11,6 +11,7 @@
 // head. How many there are depends on the sizes of a call, not on lengths,
 // which only the device knows: a recorded call fits later ones.
 #include "AttentionForm.h"
+#include "OnlyOp.h"
 #include "TileBuilder.h"
 #include "kdac/Variant/Variant.h"
 
@@ -35,19 +36,11 @@ static constexpr int64_t kSplitLine = 4;
 static constexpr int64_t kPageKeys = pageKeys; ///< a turn is part of a page
 
 bool isAttentionForm(func::FuncOp function) {
-  auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
-  return form && form.getValue() == dplr::Form::Attention;
+  return hasForm(function, dplr::Form::Attention);
 }
 
 FailureOr<dplr::LatentAttentionOp> matchAttention(func::FuncOp function) {
-  SmallVector<Operation *> found;
-  for (Operation &op : function.getBody().front().without_terminator())
-    found.push_back(&op);
-  if (found.size() != 1 || !isa<dplr::LatentAttentionOp>(found.front()))
-    return function.emitOpError()
-           << "expected one dplr.latent_attention with form attention, but got "
-           << found.size() << " ops";
-  return cast<dplr::LatentAttentionOp>(found.front());
+  return matchOnly<dplr::LatentAttentionOp>(function, dplr::Form::Attention);
 }
 
 static Type elementOf(dplr::LatentAttentionOp op) {

@@ -9,6 +9,7 @@
 // They begin with what other calls made of keys before these: an average of
 // weight 2^log is one key more with that score.
 #include "PromptForm.h"
+#include "OnlyOp.h"
 #include "TileBuilder.h"
 #include "kdac/Variant/Variant.h"
 
@@ -25,19 +26,11 @@ static constexpr int64_t kAccess =
 static constexpr float kLowest = std::numeric_limits<float>::lowest();
 
 bool isPromptForm(func::FuncOp function) {
-  auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
-  return form && form.getValue() == dplr::Form::Prompt;
+  return hasForm(function, dplr::Form::Prompt);
 }
 
 FailureOr<dplr::PromptAttentionOp> matchPrompt(func::FuncOp function) {
-  SmallVector<Operation *> found;
-  for (Operation &op : function.getBody().front().without_terminator())
-    found.push_back(&op);
-  if (found.size() != 1 || !isa<dplr::PromptAttentionOp>(found.front()))
-    return function.emitOpError()
-           << "expected one dplr.prompt_attention with form prompt, but got "
-           << found.size() << " ops";
-  return cast<dplr::PromptAttentionOp>(found.front());
+  return matchOnly<dplr::PromptAttentionOp>(function, dplr::Form::Prompt);
 }
 
 static Type elementOf(dplr::PromptAttentionOp op) {

@@ -2,6 +2,7 @@
 // one width, rows behind a page table, averages by score. A program has one
 // row, or a stretch of one, as a vector.
 #include "RowsForm.h"
+#include "OnlyOp.h"
 #include "TileBuilder.h"
 
 #include "llvm/ADT/StringMap.h"
@@ -20,8 +21,7 @@ static Type elementOf(Value rows) {
 }
 
 bool isRowsForm(func::FuncOp function) {
-  auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
-  return form && form.getValue() == dplr::Form::Rows;
+  return hasForm(function, dplr::Form::Rows);
 }
 
 FailureOr<Operation *> matchRows(func::FuncOp function) {
