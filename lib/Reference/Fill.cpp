@@ -65,20 +65,21 @@ private:
       x[channel] /= std::sqrt(sum);
   }
 
-  /// Kernels without l2norm get rows that are normalised already.
-  void keyRow(const Site &site, double *x, int64_t width) const {
-    direction(site, x, width, !*v.l2norm);
+  void longRow(const Site &site, double *x, int64_t width, bool unit) const {
+    direction(site, x, width, unit);
     double magnitude = recipe.magnitude(site, purpose);
     for (int64_t channel = 0; channel < width; ++channel)
       x[channel] *= magnitude;
   }
 
+  /// Kernels without l2norm get rows that are normalised already.
+  void keyRow(const Site &site, double *x, int64_t width) const {
+    longRow(site, x, width, !*v.l2norm);
+  }
+
   /// Part of a key that meets queries as it is, however long.
   void keyPart(const Site &site, double *x, int64_t width) const {
-    direction(site, x, width, false);
-    double magnitude = recipe.magnitude(site, purpose);
-    for (int64_t channel = 0; channel < width; ++channel)
-      x[channel] *= magnitude;
+    longRow(site, x, width, /*unit=*/false);
   }
 
   /// A head's part of a key, then its value.
