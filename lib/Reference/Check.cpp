@@ -72,6 +72,13 @@ void checkTrailing(const Case &c, Failures &failures) {
         }
 }
 
+int64_t longestOf(const Case &c) {
+  int64_t longest = 0;
+  for (int64_t n = 0; n < c.sequences(); ++n)
+    longest = std::max(longest, c.offsets()[n + 1] - c.offsets()[n]);
+  return longest;
+}
+
 Failures joined(Failures a, const Failures &b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
@@ -126,7 +133,8 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
   }
   Tolerance tolerance =
       toleranceOf(c.spec().variant,
-                  difficultyOf(c.spec().variant, *findRecipe(c.spec().recipe)));
+                  difficultyOf(c.spec().variant, *findRecipe(c.spec().recipe)),
+                  longestOf(c));
   if (c.spec().variant.rows == RowOp::Latent) {
     if (std::string failure = placeFailure(c); !failure.empty())
       result.failures.push_back(failure);

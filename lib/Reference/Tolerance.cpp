@@ -212,7 +212,17 @@ static Tolerance rowsTolerance(const Variant &v, double arithmetic) {
   return {std::hypot(arithmetic, once), 0.0, worstRowFactor};
 }
 
-Tolerance toleranceOf(const Variant &variant, Difficulty difficulty) {
+double longSequenceFactor(Difficulty difficulty, int64_t longest) {
+  if (difficulty != Difficulty::Correlated)
+    return 1.0;
+  return std::clamp(std::sqrt(double(longest) / 1024.0), 1.0, 1.6);
+}
+
+Tolerance toleranceOf(const Variant &variant, Difficulty difficulty,
+                      int64_t longest) {
+  double length = variant.form == Form::Chunk
+                      ? longSequenceFactor(difficulty, longest)
+                      : 1.0;
   KeptRow conv = keptOf(KeptRow::Convolution, variant, difficulty);
   KeptRow norm = keptOf(KeptRow::Norm, variant, difficulty);
   double once = roundingOf(variant.dtype);
@@ -220,12 +230,12 @@ Tolerance toleranceOf(const Variant &variant, Difficulty difficulty) {
     if (matches(row, variant, difficulty) && variant.form == Form::Rows)
       return rowsTolerance(variant, row.out);
     else if (matches(row, variant, difficulty))
-      return {
-          std::hypot(row.out * (norm.out > 0.0 ? normedArithmeticFactor : 1.0),
-                     once * std::hypot(conv.out, norm.out), once),
-          std::hypot(row.state, once * conv.state,
-                     roundingOf(variant.stateDtype)),
-          norm.out > 0.0 ? normedRowFactor : worstRowFactor};
+      return {std::hypot(row.out * length *
+                             (norm.out > 0.0 ? normedArithmeticFactor : 1.0),
+                         once * std::hypot(conv.out, norm.out), once),
+              std::hypot(row.state * length, once * conv.state,
+                         roundingOf(variant.stateDtype)),
+              norm.out > 0.0 ? normedRowFactor : worstRowFactor};
   return {};
 }
 

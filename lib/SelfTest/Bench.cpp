@@ -121,8 +121,8 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
       *state, v.snapshots ? expected.states : expected.finalState, states);
   entry.errorOut = outError.relative;
   entry.errorState = stateError.relative;
-  reference::Tolerance tolerance =
-      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
+  reference::Tolerance tolerance = reference::toleranceOf(
+      v, reference::difficultyOf(v, recipe), shape.longest());
   Status status = judge(outError, tolerance.out, v.valueDim, tolerance.outRow);
   return status.ok() ? judge(stateError, tolerance.state, stateSize,
                              reference::worstRowFactor)

@@ -6,12 +6,6 @@
 
 namespace kdac::selftest {
 
-int64_t longestOf(const BenchShape &shape) {
-  if (shape.lengths.empty())
-    return shape.tokens;
-  return *std::max_element(shape.lengths.begin(), shape.lengths.end());
-}
-
 int64_t promptSize(const Variant &v, const BenchShape &shape,
                    const std::string &name) {
   int64_t shared = v.keyDim - v.valueDim, heads = shape.heads;
@@ -21,7 +15,7 @@ int64_t promptSize(const Variant &v, const BenchShape &shape,
         {"D", v.keyDim},
         {"R", shared},
         {"E", v.valueDim},
-        {"T", longestOf(shape)},
+        {"T", shape.longest()},
         {"q_stride", heads * v.keyDim},
         {"kv_stride", heads * 2 * v.valueDim}, // as wide as values
         {"shared_stride", shared},

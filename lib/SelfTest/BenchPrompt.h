@@ -16,9 +16,6 @@ int64_t promptElements(const Variant &v, const BenchShape &shape,
 int64_t promptSize(const Variant &v, const BenchShape &shape,
                    const std::string &name);
 
-/// Rows of the longest sequence.
-int64_t longestOf(const BenchShape &shape);
-
 /// Some heads of every sequence's first and last rows: the oracle takes keys
 /// times rows.
 constexpr int64_t promptRowsChecked = 64;

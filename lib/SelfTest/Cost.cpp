@@ -175,7 +175,7 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
   bool isPrompt = variant.form == Form::Prompt;
   return {{"tokens", shape.allTokens()},
           {"N", shape.sequences},
-          {"T", isPrompt                ? longestOf(shape)
+          {"T", isPrompt                ? shape.longest()
                 : shape.lengths.empty() ? shape.tokens
                                         : shape.allTokens()},
           {"H", shape.heads},

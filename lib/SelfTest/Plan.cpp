@@ -316,6 +316,11 @@ int64_t BenchShape::allTokens() const {
   return sum;
 }
 
+int64_t BenchShape::longest() const {
+  return lengths.empty() ? tokens
+                         : *std::max_element(lengths.begin(), lengths.end());
+}
+
 std::string BenchShape::spelled() const {
   std::string list = lengths.empty() ? std::to_string(tokens) : "";
   for (int64_t length : lengths)

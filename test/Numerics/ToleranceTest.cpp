@@ -49,10 +49,11 @@ std::vector<Variant> variants(Form form, DType dtype, const char *target,
   return list;
 }
 
-CheckResult checkModel(const Variant &variant, const Recipe &recipe) {
+CheckResult checkModel(const Variant &variant, const Recipe &recipe,
+                       int64_t tokens = 200) {
   CaseSpec spec;
   spec.variant = variant;
-  spec.tokens = 200;
+  spec.tokens = tokens;
   spec.heads = 2;
   spec.recipe = recipe.name;
   Case c = makeCase(spec);
@@ -99,6 +100,22 @@ TEST(Tolerance, RefinedModelsStayWithinTheTable) {
             all.end());
   EXPECT_GE(all.size(), 10u);
   EXPECT_GT(closest(all), 0.5);
+}
+
+// Alike keys and slow gates: errors add up over thousands of tokens.
+TEST(Tolerance, LongSequencesOfAlikeKeysStayWithinTheTable) {
+  for (Gate gate : {Gate::Bounded, Gate::Softplus}) {
+    Variant v;
+    v.target = "sm_90a";
+    v.keyDim = v.valueDim = 64;
+    v.gate = gate;
+    ASSERT_EQ(resolve(v), std::nullopt);
+    CheckResult result = checkModel(v, *findRecipe("correlated"), 8192);
+    EXPECT_TRUE(result.passed()) << variantName(v) << ": " << toString(result);
+    EXPECT_GT(result.tensors[0].relative,
+              toleranceOf(v, Difficulty::Correlated).out)
+        << "shorter sequences' bound would do";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -26,6 +26,7 @@ struct BenchShape {
   int64_t valueHeads = 1;
 
   int64_t allTokens() const;
+  int64_t longest() const;     ///< tokens of the longest sequence
   std::string spelled() const; ///< as parsed
 };
 
