@@ -1,11 +1,8 @@
 // Causality to the last bit on a GPU, or its emulator: whatever the tokens from
-// one on hold, the outputs before it are the same. Arguments: a pack, and the
-// emulator's library where there is no GPU.
-#include "../../lib/SelfTest/Executor.h"
+// one on hold, the outputs before it are the same. Arguments: OnPack.h.
 #include "../Numerics/CaseSurgery.h"
+#include "OnPack.h"
 
-#include <cstdio>
-#include <cstring>
 #include <set>
 
 using namespace kdac;
@@ -87,31 +84,20 @@ bool check(selftest::Kernel &kernel, const PackVariant &variant,
 } // namespace
 
 int main(int argc, char **argv) {
-  selftest::Settings settings;
-  StatusOr<PackReader> pack = PackReader::open(argc > 1 ? argv[1] : "");
-  settings.emulated = argc > 2;
-  if (settings.emulated)
-    settings.driver = argv[2];
-  auto executor = selftest::makeExecutor(settings);
-  if (!pack.ok() || !executor.ok()) {
-    std::printf(
-        "%s\n",
-        (pack.ok() ? executor.status() : pack.status()).message().c_str());
-    return 2;
-  }
-  bool passed = true;
-  for (const PackVariant &variant : pack->manifest().variants) {
-    auto kernel = (*executor)->load(*pack, variant);
-    if (!kernel.ok()) {
-      std::printf("%s\n", kernel.status().message().c_str());
-      return 2;
-    }
-    std::set<std::string> schedules;
-    for (const Launch &launch : variant.launches)
-      schedules.insert(launch.when);
-    for (const std::string &schedule : schedules)
-      passed &= check(**kernel, variant, schedule);
-  }
-  std::printf(passed ? "passed\n" : "failed\n");
-  return passed ? 0 : 1;
+  return selftest::testOnPack(
+      argc, argv,
+      [](PackReader &pack, selftest::Executor &executor) -> StatusOr<bool> {
+        bool passed = true;
+        for (const PackVariant &variant : pack.manifest().variants) {
+          auto kernel = executor.load(pack, variant);
+          if (!kernel.ok())
+            return kernel.status();
+          std::set<std::string> schedules;
+          for (const Launch &launch : variant.launches)
+            schedules.insert(launch.when);
+          for (const std::string &schedule : schedules)
+            passed &= check(**kernel, variant, schedule);
+        }
+        return passed;
+      });
 }

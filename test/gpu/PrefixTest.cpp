@@ -2,17 +2,14 @@
 // STA-10. A request of 130 tokens leaves its states after 64 and 128 tokens in
 // slots of their own; who begins with the same tokens goes on from there. The
 // state after 130 is no checkpoint of 128, and no token counts twice.
-// Arguments: a pack whose chunk and step variants come in pairs, and "host" or
-// the emulator's library where there is no GPU.
-#include "../../lib/SelfTest/Executor.h"
+// Arguments: OnPack.h; the pack's chunk and step variants come in pairs.
 #include "../Numerics/CaseSurgery.h"
+#include "OnPack.h"
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Check.h"
 #include "kdac/Reference/Float.h"
 
 #include <cmath>
-#include <cstdio>
-#include <cstring>
 
 using namespace kdac;
 using namespace kdac::reference;
@@ -252,39 +249,27 @@ const PackVariant *stepOf(const PackReader &pack, const PackVariant &chunk) {
 } // namespace
 
 int main(int argc, char **argv) {
-  selftest::Settings settings;
-  StatusOr<PackReader> pack = PackReader::open(argc > 1 ? argv[1] : "");
-  settings.host = argc > 2 && std::strcmp(argv[2], "host") == 0;
-  settings.emulated = argc > 2 && !settings.host;
-  if (settings.emulated)
-    settings.driver = argv[2];
-  auto executor = selftest::makeExecutor(settings);
-  if (!pack.ok() || !executor.ok()) {
-    std::printf(
-        "%s\n",
-        (pack.ok() ? executor.status() : pack.status()).message().c_str());
-    return 2;
-  }
-  bool passed = true;
-  int pairs = 0;
-  for (const PackVariant &chunk : pack->manifest().variants) {
-    const PackVariant *step = stepOf(*pack, chunk);
-    if (chunk.variant.form != Form::Chunk || !step ||
-        !(*executor)->supports(*pack, chunk))
-      continue;
-    auto chunks = (*executor)->load(*pack, chunk);
-    auto steps = (*executor)->load(*pack, *step);
-    if (!chunks.ok() || !steps.ok()) {
-      std::printf(
-          "%s\n",
-          (chunks.ok() ? steps.status() : chunks.status()).message().c_str());
-      return 2;
-    }
-    Prompt prompt(chunk.variant, step->variant, **chunks, **steps);
-    passed &= Test(prompt, chunk.name()).run();
-    ++pairs;
-  }
-  passed &= pairs > 0;
-  std::printf("%d pairs: %s\n", pairs, passed ? "passed" : "failed");
-  return passed ? 0 : 1;
+  return selftest::testOnPack(
+      argc, argv,
+      [](PackReader &pack, selftest::Executor &executor) -> StatusOr<bool> {
+        bool passed = true;
+        int pairs = 0;
+        for (const PackVariant &chunk : pack.manifest().variants) {
+          const PackVariant *step = stepOf(pack, chunk);
+          if (chunk.variant.form != Form::Chunk || !step ||
+              !executor.supports(pack, chunk))
+            continue;
+          auto chunks = executor.load(pack, chunk);
+          if (!chunks.ok())
+            return chunks.status();
+          auto steps = executor.load(pack, *step);
+          if (!steps.ok())
+            return steps.status();
+          Prompt prompt(chunk.variant, step->variant, **chunks, **steps);
+          passed &= Test(prompt, chunk.name()).run();
+          ++pairs;
+        }
+        std::printf("%d pairs\n", pairs);
+        return passed && pairs > 0;
+      });
 }
