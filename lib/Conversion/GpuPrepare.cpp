@@ -362,6 +362,9 @@ void ChunkPreparer::unpark(Value &number, Values &vectors) {
 ChunkPreparer::Values ChunkPreparer::diagonal() {
   Values sums(12, b.f32(0));
   roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value index, Values &sums) {
+    // Places are then made of it rather than counted along with it.
+    if (scalesRows() && isBounded())
+      index = b.opaqueWord(index);
     if (!isBounded())
       unboundedSlice(index, sums);
     else

@@ -121,7 +121,7 @@ private:
   Value scaleOf(bool ofKeys, int64_t half) const;
   /// Elements of row quad (`bottom`: quad + 8) times its scale, if it has one.
   Values scaled(const Values &x, bool ofKeys, int64_t bottom);
-  Values unscaledKeys(const Values &x, int64_t bottom);
+  Value unscaled(Value pair, bool ofKeys, int64_t bottom);
   void unscaleSums(Values &sums);
 
   //===-- Afterwards

@@ -207,58 +207,81 @@ void ChunkPreparer::storeTotals(Value slice, ArrayRef<Value> exponents) {
   b.storePairIf(isLast, exponents[6], exponents[7], to, layout.totals + 32);
 }
 
-/// The slice's factors from `exponents` L, with 2^-L for the right side.
+/// The slice's factors from `exponents` L, with 2^-L for the right side. What
+/// is done with a value is done as soon as it is there: 72 registers. Rows with
+/// scales need more of them and come and go by halves of their columns.
 void ChunkPreparer::oneAnchor(ArrayRef<Value> exponents, Values &sums) {
-  Values up;
-  for (Value exponent : exponents)
-    up.push_back(b.exp2(exponent));
-  Value lastRow = b.add(inQuad, 28);
-  Values totals; // of columns 2 inQuad, + 1, + 8, + 9
-  for (int64_t i : {2, 3, 6, 7})
-    totals.push_back(b.shuffle(up[i], lastRow));
-
-  rememberNorms();
-  // What is done with a value is done as soon as it is there: 72 registers.
+  Values up(8), totals(4); // totals: of columns 2 inQuad, + 1, + 8, + 9
+  auto powers = [&](int64_t first, int64_t end) {
+    for (int64_t i = first; i < end; ++i)
+      up[i] = b.exp2(exponents[i]);
+    Value lastRow = b.add(inQuad, 28);
+    for (int64_t i = first; i < end; ++i)
+      if (i % 4 >= 2)
+        totals[i / 4 * 2 + i % 2] = b.shuffle(up[i], lastRow);
+  };
   Value keys = parts.keyRows, queries = parts.queryRows;
-  readLoads(keys, /*tokens=*/false);
-  Values left, query, right, remaining;
-  Values imageQueries; // of rows without their scales
   auto rounded = [&](const Values &x) { return word(x[0], x[1], bf16()); };
-  for (int64_t part = 0; part < 4; ++part) {
-    Values raw = at.evaluate(keys, rowPairs(part)), down, rest;
-    Values k = scaled(raw, /*ofKeys=*/true, part % 2);
+  Values left, query, right, remaining;
+  Values imageKeys, imageQueries; // without scales
+  auto keyPart = [&](int64_t part) {
+    Values k =
+        scaled(at.evaluate(keys, rowPairs(part)), /*ofKeys=*/true, part % 2);
+    Values down, rest;
     for (int64_t i : {0, 1}) {
       down.push_back(b.mulF(k[i], b.exp2(b.negF(exponents[2 * part + i]))));
       rest.push_back(b.mulF(down[i], totals[part / 2 * 2 + i]));
       k[i] = b.mulF(k[i], up[2 * part + i]);
     }
     right.push_back(rounded(down));
-    remaining.push_back(rounded(unscaledKeys(rest, part % 2)));
-    if (hasSystem())
-      left.push_back(rounded(k));
+    remaining.push_back(unscaled(rounded(rest), /*ofKeys=*/true, part % 2));
+    left.push_back(hasSystem() ? rounded(k) : b.i32(0));
+    imageKeys.push_back(unscaled(left.back(), /*ofKeys=*/true, part % 2));
+  };
+  auto queryPart = [&](int64_t part) {
+    Values q = scaled(at.evaluate(queries, rowPairs(part)), /*ofKeys=*/false,
+                      part % 2);
+    query.push_back(word(b.mulF(q[0], up[2 * part]),
+                         b.mulF(q[1], up[2 * part + 1]), bf16()));
+    imageQueries.push_back(unscaled(query.back(), /*ofKeys=*/false, part % 2));
+  };
+  auto put = [&](Value tile, ArrayRef<Value> words, int64_t half) {
+    putFragment(tile, ownHalf(half), words.take_back(2));
+  };
+  if (!scalesRows()) {
+    powers(0, 8);
+    rememberNorms();
+    readLoads(keys, /*tokens=*/false);
+    for (int64_t part = 0; part < 4; ++part)
+      keyPart(part);
+    putFragment(parts.remaining, own, remaining);
+    if (parts.keys)
+      putFragment(parts.keys, own, imageKeys);
+    readLoads(queries, /*tokens=*/false);
+    for (int64_t part = 0; part < 4; ++part)
+      queryPart(part);
   }
-  putFragment(parts.remaining, own, remaining);
-  if (parts.keys)
-    putFragment(parts.keys, own, left);
-  readLoads(queries, /*tokens=*/false);
-  for (int64_t part = 0; part < 4; ++part) {
-    Values raw = at.evaluate(queries, rowPairs(part));
-    Values q = scaled(raw, /*ofKeys=*/false, part % 2);
-    Values powers = {up[2 * part], up[2 * part + 1]};
-    query.push_back(
-        word(b.mulF(q[0], powers[0]), b.mulF(q[1], powers[1]), bf16()));
-    if (scalesRows())
-      imageQueries.push_back(rounded(times(raw, powers)));
+  for (int64_t half = 0; scalesRows() && half < 2; ++half) {
+    powers(4 * half, 4 * half + 4);
+    readLoads(keys, /*tokens=*/false, half);
+    keyPart(2 * half);
+    keyPart(2 * half + 1);
+    put(parts.remaining, remaining, half);
+    if (parts.keys)
+      put(parts.keys, imageKeys, half);
+    readLoads(queries, /*tokens=*/false, half);
+    queryPart(2 * half);
+    queryPart(2 * half + 1);
+    put(parts.queries, imageQueries, half);
   }
   auto all = MutableArrayRef<Value>(sums);
   if (hasSystem())
     multiply(all.slice(0, 4), left, right[0], right[2], bf16());
   multiply(all.slice(4, 4), query, right[0], right[2], bf16());
-  if (!hasSystem())
-    left.assign(4, b.i32(0));
   Values lower = {left[1], query[1], left[3], query[3]};
   multiply(all.slice(8, 4), lower, right[1], right[3], bf16());
-  putFragment(parts.queries, own, scalesRows() ? imageQueries : query);
+  if (!scalesRows())
+    putFragment(parts.queries, own, imageQueries);
 }
 
 /// The diagonal blocks: of the system in f32 to the scratch, of the attention

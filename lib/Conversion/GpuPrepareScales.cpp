@@ -1,7 +1,6 @@
-// Rows that nobody normalised, under decays of their own for every channel and
-// without an erase: a power of two for every row keeps the factors of products
-// in range, as a norm would. It is exact, so that products are those of the
-// rows themselves.
+// Rows that nobody normalised, under decays of their own for every channel: a
+// power of two for every row keeps the factors of products in range, as a norm
+// would. It is exact, so that products are those of the rows themselves.
 #include "GpuPrepare.h"
 
 using namespace mlir;
@@ -77,11 +76,13 @@ ChunkPreparer::Values ChunkPreparer::scaled(const Values &x, bool ofKeys,
   return times(x, Values(x.size(), scaleOf(ofKeys, bottom)));
 }
 
-ChunkPreparer::Values ChunkPreparer::unscaledKeys(const Values &x,
-                                                  int64_t bottom) {
+/// A pair of bf16 in a row of keys or queries without the row's scale, which is
+/// exact.
+Value ChunkPreparer::unscaled(Value pair, bool ofKeys, int64_t bottom) {
   if (!scalesRows())
-    return x;
-  return times(x, Values(x.size(), inverseOf(b, scaleOf(true, bottom))));
+    return pair;
+  Value inverse = inverseOf(b, scaleOf(ofKeys, bottom));
+  return b.mulPairs(pair, word(inverse, inverse, bf16()), bf16());
 }
 
 /// The products of a block's own rows are those of scaled ones. What they lack
@@ -105,10 +106,15 @@ void ChunkPreparer::unscaleSums(Values &sums) {
   };
   Value columns[] = {scaleOf(true, 0), scaleOf(true, 1)};
   Value rows[] = {scaleOf(false, 0), scaleOf(false, 1)};
-  // Of queries, as boundedSlice orders them.
+  // As boundedSlice orders them, of queries and of keys.
   unscale(4, rows[0], columns[0]);
   unscale(6, rows[1], columns[0]);
   unscale(10, rows[1], columns[1]);
+  if (!hasSystem())
+    return;
+  unscale(0, columns[0], columns[0]);
+  unscale(2, columns[1], columns[0]);
+  unscale(8, columns[1], columns[1]);
 }
 
 } // namespace kdac

@@ -34,7 +34,6 @@ static constexpr double kFar = -127.0;
 /// Rows of two columns of a slice: quad, and then quad + 8.
 struct ChunkPreparer::HalfRows {
   Values keys, queries; ///< times 2^(x + a), lifted
-  Values rawQueries;    ///< without scales, times 2^x
   Values kept[2];       ///< keys times what their half decays by behind them
   Values last[2];       ///< 2^(x + a) of rows 7 and 15
 };
@@ -74,28 +73,24 @@ void ChunkPreparer::round(const HalfRows &rows, int64_t bottom,
   auto fromAnchor = [&](const Values &powers) {
     return times(powers, Values(2, b.f32(std::exp2(-kAnchor))));
   };
+  auto image = [&](Value pair, bool ofKeys) {
+    return unscaled(withoutAnchor(pair), ofKeys, bottom);
+  };
   to.keys.push_back(hasSystem() ? rounded(rows.keys) : b.i32(0));
   to.queries.push_back(rounded(rows.queries));
   if (!bottom) {
     to.before.push_back(rounded(rows.kept[0]));
-    to.imageKeys.push_back(withoutAnchor(to.keys.back()));
-    to.imageQueries.push_back(scalesRows() ? rounded(rows.rawQueries)
-                                           : withoutAnchor(to.queries.back()));
+    to.imageKeys.push_back(image(to.keys.back(), true));
+    to.imageQueries.push_back(image(to.queries.back(), false));
     return;
   }
   Values first = fromAnchor(rows.last[0]); // 2^x of row 7
-  if (scalesRows()) {
-    Values second = fromAnchor(rows.last[1]);
-    to.imageQueries.push_back(rounded(times(rows.rawQueries, first)));
-    to.remaining.append({rounded(times(unscaledKeys(rows.kept[0], 0), second)),
-                         rounded(unscaledKeys(rows.kept[1], 1))});
-    return;
-  }
-  to.imageKeys.push_back(withoutAnchor(rounded(times(rows.keys, first))));
-  to.imageQueries.push_back(withoutAnchor(rounded(times(rows.queries, first))));
-  to.remaining.append({withoutAnchor(rounded(times(rows.kept[0], rows.last[1])),
-                                     /*isLifted=*/false),
-                       rounded(rows.kept[1])});
+  to.imageKeys.push_back(image(rounded(times(rows.keys, first)), true));
+  to.imageQueries.push_back(image(rounded(times(rows.queries, first)), false));
+  Value kept = withoutAnchor(rounded(times(rows.kept[0], rows.last[1])),
+                             /*isLifted=*/false);
+  to.remaining.append(
+      {unscaled(kept, true, 0), unscaled(rounded(rows.kept[1]), true, 1)});
 }
 
 /// Sums of rows 0-7, of rows 8-15 with columns 0-7, and of rows 8-15.
@@ -137,10 +132,11 @@ void ChunkPreparer::anchoredSlice(ArrayRef<Value> anchored, bool isFar,
     HalfRows rows;
     for (int64_t bottom : {0, 1}) {
       int64_t part = 2 * half + bottom;
-      Values rawK = at.evaluate(keys, rowPairs(part)), up, down;
-      Values rawQ = at.evaluate(queries, rowPairs(part));
-      Values k = scaled(rawK, /*ofKeys=*/true, bottom);
-      Values q = scaled(rawQ, /*ofKeys=*/false, bottom);
+      Values k =
+          scaled(at.evaluate(keys, rowPairs(part)), /*ofKeys=*/true, bottom);
+      Values q = scaled(at.evaluate(queries, rowPairs(part)), /*ofKeys=*/false,
+                        bottom);
+      Values up, down;
       for (int64_t i : {0, 1}) {
         Value exponent = anchored[2 * part + i];
         if (isFar)
@@ -161,11 +157,6 @@ void ChunkPreparer::anchoredSlice(ArrayRef<Value> anchored, bool isFar,
       right.push_back(word(down[0], down[1], bf16()));
       rows.keys = times(k, up);
       rows.queries = times(q, up);
-      if (scalesRows()) {
-        Values powers =
-            times(up, Values(2, b.f32(std::exp2(-kAnchor - kLift))));
-        rows.rawQueries = times(rawQ, powers);
-      }
       round(rows, bottom, words);
     }
     // The image's words replace the raw rows at once.

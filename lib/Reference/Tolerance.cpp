@@ -169,11 +169,9 @@ bool hasRefinedSchedule(const Variant &v) {
   const Target *target = findTarget(v.target);
   const Recurrence &row = v.row();
   bool erases = row.erase == Erase::Delta;
-  bool perChannel = row.decay == Decay::Channel;
-  bool needsNorms = perChannel && erases;
   return target && target->hasWarpgroupProducts && v.form == Form::Chunk &&
          v.dtype == DType::BF16 && row.erase != Erase::Pair &&
-         erases == (*v.beta != Beta::None) && (!needsNorms || *v.l2norm) &&
+         erases == (*v.beta != Beta::None) &&
          (v.keyDim == 64 || v.keyDim == 128) && v.valueDim % 64 == 0;
 }
 

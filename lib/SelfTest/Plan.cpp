@@ -250,10 +250,13 @@ bool parseShape(const std::string &text, BenchShape &shape) {
 
 } // namespace
 
-/// True where what a token makes of its own row is f32: else one cosine would
-/// decide the error of a row that outweighs all others.
+/// True where the products of a row that outweighs all others are f32: of
+/// queries with their own keys, and beside an erase of all keys, which decays
+/// of channels would round. Else one cosine would decide the error.
 static bool keepsOwnProducts(const Variant &variant) {
-  bool isRefined = reference::hasRefinedSchedule(variant) &&
+  const Recurrence &row = variant.row();
+  bool roundsKeys = row.erase != Erase::None && row.decay == Decay::Channel;
+  bool isRefined = reference::hasRefinedSchedule(variant) && !roundsKeys &&
                    variant.precision != Precision::Fast;
   return isRefined ||
          reference::productsOf(variant) == reference::Products::F32;

@@ -165,10 +165,6 @@ const char *refuseWarps(const Problem &problem, const Target &target) {
     return "they need an erase and a write strength, or neither";
   bool normalisesKeys = problem.keysNormalised();
   bool normalisesQueries = isa_and_nonnull<dplr::L2NormOp>(problem.q.map);
-  bool isNormalised = normalisesKeys && normalisesQueries;
-  if (hasChannels && op.getDelta() && !isNormalised)
-    return "they need q and k normalised in the kernel, no erase, or no decay "
-           "of channels";
   if (hasChannels && normalisesKeys != normalisesQueries)
     return "they need q and k both normalised in the kernel, or neither";
   if (!problem.dtype().isBF16())
