@@ -106,7 +106,7 @@ def Dplr_PrecisionAttr : EnumAttr<DplrDialect, Dplr_Precision, "precision"> {
 def Dplr_Form : I32EnumAttr<"Form", "evaluation order", [
     I32EnumAttrCase<"Chunk", 0, "chunk">, I32EnumAttrCase<"Step", 1, "step">,
     I32EnumAttrCase<"Rows", 2, "rows">, I32EnumAttrCase<"Attention", 3, "attention">,
-    I32EnumAttrCase<"Prompt", 4, "prompt">]> {
+    I32EnumAttrCase<"Prompt", 4, "prompt">, I32EnumAttrCase<"Matmul", 5, "matmul">]> {
   let cppNamespace = "::kdac::dplr";
   let genSpecializedAttr = 0;
 }
@@ -498,6 +498,51 @@ def Dplr_PromptAttentionOp : Dplr_Op<"prompt_attention", [
     `before` `(` $before `,` $before_logs `:` type($before) `,` type($before_logs) `)`
     `later` `(` $later `)` `scale` `(` $scale `)`
     `up_to` $key_width `values` $value_width attr-dict `:` type($query)
+  }];
+  let hasVerifier = 1;
+}
+
+//===-- Products with weights ----------------------------------------------===//
+
+def Dplr_GroupedMatmulOp : Dplr_Op<"grouped_matmul", [AttrSizedOperandSegments,
+    AllTypesMatch<["input", "result"]>]> {
+  let summary = "multiply rows by the transposed weights of their groups";
+  let description = [{
+    Rows of the result, the entries, are sorted by group: those of group g are
+    `starts[g] .. starts[g + 1]`. Experts are groups, and a row of the input has
+    an entry for every expert that it chose.
+
+    ```
+    p_e = input[order[e] / each] weights[g]^T      u_e the same with up
+    result_e = p_e, or gated(p_e, u_e)             (dplr.gated_product)
+    ```
+
+    A tile is `[group, first entry]`, and has the group's entries from there on,
+    128 at most. Entries without a tile are not written. Tiles of no group or
+    with a first entry that does not exist have none, and `order` outside of the
+    input counts as the nearest row of it: indices live in device memory. Absent
+    tiles and starts: all entries have one group. Absent order: entry e has row
+    e. Sums in f32 or better; `sums` are the results before they are rounded to
+    the element type.
+
+    ```mlir
+    %y, %s = dplr.grouped_matmul %x by(%w : tensor<?x?x?xbf16>)
+        tiles(%t : tensor<?xi32>) starts(%o : tensor<?xi32>) order(%i : tensor<?xi32>)
+        each(%n) : tensor<?x?xbf16>, tensor<?x?xf32>
+    ```
+  }];
+  let arguments = (ins Dplr_Seq2:$input, Dplr_Seq3:$weights, Optional<Dplr_Seq3>:$up,
+    TensorRankOf<[I32], [1]>:$tiles, TensorRankOf<[I32], [1]>:$starts,
+    TensorRankOf<[I32], [1]>:$order, I64:$each,
+    OptionalAttr<Dplr_ProductAttr>:$kind, Optional<F32>:$beta, Optional<F32>:$linear);
+  let results = (outs Dplr_Seq2:$result, TensorRankOf<[F32], [2]>:$sums);
+  let assemblyFormat = [{
+    $input `by` `(` $weights `:` type($weights) `)`
+    (`gated` $kind^)? (`up` `(` $up^ `:` type($up) `)`)?
+    (`beta` `(` $beta^ `)`)? (`linear` `(` $linear^ `)`)?
+    `tiles` `(` $tiles `:` type($tiles) `)` `starts` `(` $starts `:` type($starts) `)`
+    `order` `(` $order `:` type($order) `)` `each` `(` $each `)`
+    attr-dict `:` type($input) `,` type($sums)
   }];
   let hasVerifier = 1;
 }

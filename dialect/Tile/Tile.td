@@ -46,13 +46,16 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
     Chosen once and only read afterwards.
     - `target`: a row of lib/Target/Targets.cpp.
     - `form`: "chunk" or "step"; "rows" of a kernel beside the chunk form's that
-      treats every token alike; "attention": a loop over a sequence's keys.
+      treats every token alike; "attention": a loop over a sequence's keys;
+      "matmul": a loop over the columns that two matrices have in common.
     - `chunk`: tokens of one loop iteration of the chunk form, keys of one in
-      attention, rows of a tile of a rows kernel, 1 in the step form.
+      attention, columns of one in a matmul, rows of a tile of a rows kernel, 1 in
+      the step form.
     - `leaf`: rows of the diagonal blocks of a decayed Gram product that share one
       anchor, proven in range from the bound on the decay; 1 needs no bound.
     - `v_tile`: columns of V that one program instance carries, columns of a tile
-      of a rows kernel, heads or rows of a program in attention.
+      of a rows kernel, heads or rows of a program in attention, columns of the
+      result in a matmul.
     - `warps`: warps of a thread block; 1 on the host.
     - `stages`: buffers of every tile that a chunk loop loads; with 2 the next
       chunk's loads run behind the present chunk's work.
@@ -65,7 +68,7 @@ def Tile_ScheduleAttr : AttrDef<TileDialect, "Schedule"> {
       "cluster", the same where two neighbouring slices of V share their images;
       "assisted", the same where a block beside three programs prepares for them;
       "prepare" or "chain", the warps of one of the two, with a workspace between;
-      of attention "warpgroups", four warps multiply 64 rows by wgmma.
+      of attention and matmul "warpgroups", four warps multiply 64 rows by wgmma.
     - `refined`: rounding to `operand` keeps away from what weighs most in a chunk.
       The diagonals of its triangular products are applied in f32 instead of as
       operands, and the last chunk adds to the state what rounding leaves out of W
@@ -323,28 +326,44 @@ def Tile_LoadScalarOp : Tile_Op<"load_scalar", [MemoryEffects<[MemRead]>,
 
 //===-- Memory -------------------------------------------------------------===//
 
-def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>]> {
+def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>,
+    AttrSizedOperandSegments]> {
   let summary = "read a tile, with zeros outside its valid part";
   let description = [{
     Rank 2: element (r, c) is `ref[base + r * stride + c]`, or with `transposed`
     `ref[base + c * stride + r]`, for r < valid[0] and c < valid[1]. Rank 1:
     element i is `ref[base + i * stride]` for i < valid[0]. All else is zero, and
     memory outside the valid part is never touched. An absent `ref` gives zeros.
+    With `rows` row r of the tile is row `order[first + r] / each` of the ref,
+    or the nearest of its `count` rows, instead of row r; without an `order` row
+    `first + r`.
     `align` promises that every contiguous line starts at a multiple of that many
     bytes. No conversion: the result has the element type of the ref.
 
     ```mlir
     %k = tile.load %ref[%base] stride %s valid [%rows, %cols] align 16
         : !tile.ref<bf16> -> tensor<64x128xbf16>
+    %x = tile.load %ref[%base] stride %s valid [%rows, %cols]
+        rows(%order[%first] each %each of %count : !tile.ref<i32>) align 16
+        : !tile.ref<bf16> -> tensor<64x128xbf16>
     ```
   }];
   let arguments = (ins Tile_RefType:$ref, Index:$base, Index:$stride,
-                       Variadic<Index>:$valid, I64Attr:$align, UnitAttr:$transposed);
+                       Variadic<Index>:$valid, Optional<Tile_RefType>:$order,
+                       Optional<Index>:$first, Optional<Index>:$each,
+                       Optional<Index>:$count, I64Attr:$align, UnitAttr:$transposed);
   let results = (outs Tile_Tile:$result);
   let assemblyFormat = [{
     $ref `[` $base `]` `stride` $stride `valid` `[` $valid `]` (`transposed` $transposed^)?
+    (`rows` `(` $order^ `[` $first `]` `each` $each `of` $count `:` qualified(type($order)) `)`)?
     `align` $align attr-dict `:` qualified(type($ref)) `->` type($result)
   }];
+  let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$ref,
+      "::mlir::Value":$base, "::mlir::Value":$stride, "::mlir::ValueRange":$valid,
+      "int64_t":$align, "bool":$transposed), [{
+    build($_builder, $_state, result, ref, base, stride, valid, {}, {}, {}, {},
+          align, transposed);
+  }]>];
   let hasVerifier = 1;
 }
 

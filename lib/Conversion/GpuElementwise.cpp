@@ -107,17 +107,49 @@ struct GpuLowering::Access {
   bool transposed, isVector;
   bool isDense; ///< elements of a line are consecutive
   Type element;
+  tile::LoadOp picks; ///< whose rows are found through an order, or null
 };
 
 template <typename Op>
 GpuLowering::Access GpuLowering::accessOf(Op op, RankedTensorType type) {
+  tile::LoadOp picks;
+  if constexpr (std::is_same_v<Op, tile::LoadOp>)
+    if (op.getOrder())
+      picks = op;
   return {scalars.lookup(op.getRef()),
           b.toI64(scalars.lookup(op.getBase())),
           b.toI64(scalars.lookup(op.getStride())),
           op.getTransposed(),
           type.getRank() == 1,
           type.getRank() == 2 || getConstantIntValue(op.getStride()) == 1,
-          type.getElementType()};
+          type.getElementType(),
+          picks};
+}
+
+/// Only of rows that are valid. Numbers of entries fit 32 bits.
+Value GpuLowering::pickedRow(tile::LoadOp op, Coord row) {
+  auto kept = pickedRows.find({op.getOperation(), row});
+  if (kept != pickedRows.end())
+    return kept->second;
+  auto number = [&](Value index) { return scalars.lookup(index); };
+  Value order = number(op.getOrder()), place = b.at(row);
+  Value entry = b.add(b.toI64(number(op.getFirst())), b.toI64(place));
+  Value isGiven = b.isPresent(order);
+  Value isValid = b.less(place, b.toI32(number(op.getValid()[0])));
+  Value found = b.loadScalarIf(arith::AndIOp::create(b, isGiven, isValid),
+                               b.pointer(order, entry, b.getI32Type()),
+                               b.getI32Type(), b.i64(0));
+  Value picked = arith::DivSIOp::create(b, b.toI32(found),
+                                        b.toI32(number(op.getEach())));
+  Value at =
+      arith::SelectOp::create(b, isGiven, b.toI64(picked), entry).getResult();
+  Value last = b.add64(b.toI64(number(op.getCount())), -1);
+  at = arith::MinSIOp::create(b, at, last);
+  return arith::MaxSIOp::create(b, at, b.i64(0));
+}
+
+void GpuLowering::keepPickedRow(tile::LoadOp op, Coord row) {
+  pickedRows[{op.getOperation(), row}] = pickedRow(op, row);
 }
 
 /// The thread's part of an address and the constant part are added one after
@@ -131,6 +163,10 @@ Value GpuLowering::globalPointer(const Access &at, const Group &group,
   if (at.isVector)
     inside = {};
   Value variable = at.base;
+  if (at.picks) {
+    variable = b.add(variable, b.mul64(pickedRow(at.picks, line), at.stride));
+    line = {};
+  }
   if (line.base)
     variable = b.add(variable, b.mul64(b.toI64(line.base), at.stride));
   if (inside.base)

@@ -237,6 +237,11 @@ private:
                       int64_t element);
   Value globalPointer(tile::LoadOp op,
                       const Group &group); ///< its first element
+  /// The row of memory (i64) that row `row` of a tile is, which a tile.load
+  /// finds through its order.
+  Value pickedRow(tile::LoadOp op, Coord row);
+  /// Looks it up now, for all accesses with this coordinate.
+  void keepPickedRow(tile::LoadOp op, Coord row);
   /// i1: `ref` is present and the group lies in the valid part. Null: it is
   /// known to.
   Value validity(Value ref, mlir::ValueRange valid,
@@ -333,8 +338,11 @@ private:
   friend class RoleLowering;
   friend class ChunkPreparer;
   friend class Chain;
+  friend class PanelLowering;
+  friend class MatmulLowering;
   friend class TurnLowering;
 
+  std::map<std::pair<mlir::Operation *, Coord>, Value> pickedRows; ///< kept
   mlir::func::FuncOp kernel;
   tile::ScheduleAttr schedule;
   mlir::OpBuilder builder;

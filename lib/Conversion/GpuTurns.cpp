@@ -33,24 +33,6 @@ LogicalResult TurnLowering::refuse(scf::ForOp loop) {
             "any";
 }
 
-/// A tile in panels, all of them whole.
-bool TurnLowering::isInPanels(Value operand) const {
-  tile::PlaceAttr place = at.place(operand);
-  return operand.getDefiningOp<tile::LoadOp>() && place &&
-         place.getHome() == tile::Home::Panels &&
-         tileType(operand).getElementType().isBF16() &&
-         tileType(operand).getDimSize(1) % 64 == 0;
-}
-
-/// A product whose rows the warps divide, as wide as one instruction, with a
-/// right side in panels.
-bool TurnLowering::canMultiply(tile::DotOp dot) const {
-  constexpr int64_t widest = 256;
-  auto shape = tileType(dot.getResult()).getShape();
-  return at.warps % 4 == 0 && shape[0] == 16 * at.warps && shape[1] % 64 == 0 &&
-         shape[1] <= widest && !dot.getTransA() && isInPanels(dot.getB());
-}
-
 /// sums = weights values + carried * factor.
 bool TurnLowering::matchSums(Turn &turn) {
   tile::DotOp sums = turn.sums;
@@ -114,68 +96,18 @@ LogicalResult TurnLowering::match(scf::ForOp loop) {
 //===-- Copies
 //-------------------------------------------------------------===//
 
-/// Bytes to the buffer of turn `number`.
-Value TurnLowering::bufferOf(Value tile, Value number) {
-  tile::PlaceAttr place = at.place(tile);
-  if (place.getStages() == 1)
-    return {};
-  return b.mul(b.rem(number, place.getStages()), place.getStride());
-}
-
-/// 16 bytes a thread and turn, to their place in the panels; zeros where there
-/// is nothing.
-void TurnLowering::copy(tile::LoadOp load, Value buffer) {
-  auto type = load.getResult().getType();
-  tile::PlaceAttr place = at.place(load.getResult());
-  for (const Group &group : at.linear(type.getShape(), 8).groups) {
-    Value unit = b.div(group.col.base, 8);
-    Value swizzled = b.bitXor(b.rem(unit, 8), b.rem(group.row.base, 8));
-    Value offset = b.add(b.mul(group.row.base, 128), b.shiftLeft(swizzled, 4));
-    if (type.getDimSize(1) > 64)
-      offset = b.add(offset, b.mul(b.div(unit, 8), place.getPitch()));
-    if (buffer)
-      offset = b.add(offset, buffer);
-    Value valid = at.validity(at.scalars.lookup(load.getRef()), load.getValid(),
-                              type.getShape(), group);
-    NVVM::CpAsyncOp::create(
-        b,
-        b.bytes(at.sharedBase, offset,
-                place.getOffset() + group.row.offset * 128),
-        at.globalPointer(load, group), 16, NVVM::LoadCacheModifierKind::CG,
-        arith::SelectOp::create(b, valid, b.i32(16), b.i32(0)));
-  }
-}
-
 /// Of turn `number` and its loop, which differs from the others' in nothing
 /// that copies depend on.
 void TurnLowering::copyOf(ArrayRef<tile::LoadOp> loads, Value number) {
   IRMapping present = at.scalars;
   at.locateIteration(turns.back().loop, asIndex(number));
   for (tile::LoadOp load : loads)
-    copy(load, bufferOf(load.getResult(), number));
+    copy(load, copyLayout(load), bufferOf(load.getResult(), number));
   at.scalars = present;
-}
-
-/// Makes what has arrived visible to products, and lets buffers be overwritten
-/// that everybody is done with.
-void TurnLowering::meet(int64_t groupsLeft) {
-  NVVM::CpAsyncWaitGroupOp::create(b, groupsLeft);
-  b.proxyFence();
-  b.barrier();
 }
 
 //===-- Products
 //-----------------------------------------------------------===//
-
-/// Of an operand in panels; `rows`: bytes to the warpgroup's own.
-Value TurnLowering::descriptor(Value operand, Value number, Value rows,
-                               int64_t leading) {
-  Value offset = bufferOf(operand, number);
-  if (rows)
-    offset = offset ? b.add(offset, rows) : rows;
-  Value pointer = b.bytes(at.sharedBase, offset, at.place(operand).getOffset());
-  return b.matrixDescriptor(b.address(pointer), leading, 1024);
-}
 
 /// Starts the products that score turn `number`.
 TurnLowering::Values TurnLowering::startScores(Value number) {
@@ -185,18 +117,8 @@ TurnLowering::Values TurnLowering::startScores(Value number) {
               LLVM::PoisonOp::create(b, b.getF32Type()));
   bool isFirst = true;
   for (tile::DotOp dot : turn.scores) {
-    Value own = b.mul(b.div(at.thread, 128), 64 * 128);
-    Value left = descriptor(dot.getA(), number, own, 16);
-    Value right = descriptor(dot.getB(), number, {}, 16);
-    int64_t depth = tileType(dot.getA()).getDimSize(1);
-    for (int64_t k = 0; k < depth; k += 16) {
-      auto step = [&](Value operand) { // 16 columns further
-        return k / 64 * at.place(operand).getPitch() + k % 64 * 2;
-      };
-      b.warpgroupProduct(sums, b.add64(left, step(dot.getA()) / 16),
-                         b.add64(right, step(dot.getB()) / 16), isFirst);
-      isFirst = false;
-    }
+    startProduct(sums, dot, number, isFirst);
+    isFirst = false;
   }
   b.warpgroupCommit();
   return sums;
@@ -223,11 +145,6 @@ void TurnLowering::rescale(State &state) {
   at.registers[turn.factor] = state.factor;
   state.sums = elements(turn.sums.getAcc());
   at.memo.clear();
-}
-
-TurnLowering::Values TurnLowering::elements(Value tile) {
-  return at.distribute(
-      tile, [&](const Group &group) { return at.evaluate(tile, group); });
 }
 
 /// Scores of turn `number` become weights.
@@ -261,10 +178,6 @@ LogicalResult TurnLowering::weigh(Turn &turn, Value number,
 
 //===-- The sequence of turns
 //-----------------------------------------------===//
-
-Value TurnLowering::asIndex(Value number) {
-  return arith::IndexCastOp::create(b, b.getIndexType(), number);
-}
 
 TurnLowering::Values TurnLowering::takeFront(ArrayRef<Value> &from,
                                              Value tile) {
@@ -346,7 +259,10 @@ LogicalResult TurnLowering::runTurns(State &state) {
   Turn &last = turns.back();
   Value zero = b.i32(0), one = b.i32(1);
   for (tile::DotOp dot : last.scores)
-    copy(dot.getA().getDefiningOp<tile::LoadOp>(), {});
+{
+    auto load = dot.getA().getDefiningOp<tile::LoadOp>();
+    copy(load, copyLayout(load), {});
+  }
   copyOf(last.keys, zero);
   NVVM::CpAsyncCommitGroupOp::create(b);
   copyOf(last.values, zero);

@@ -3,20 +3,17 @@
 #ifndef KDAC_LIB_CONVERSION_GPUTURNS_H
 #define KDAC_LIB_CONVERSION_GPUTURNS_H
 
-#include "GpuLowering.h"
+#include "GpuPanels.h"
 
 namespace kdac {
 
-class TurnLowering {
+class TurnLowering : PanelLowering {
 public:
-  explicit TurnLowering(GpuLowering &at) : at(at), b(at.b) {}
+  explicit TurnLowering(GpuLowering &at) : PanelLowering(at) {}
   /// Lowers `first` and the loops behind it.
   mlir::LogicalResult run(mlir::scf::ForOp first);
 
 private:
-  using Value = mlir::Value;
-  using Values = GpuEmitter::Values;
-
   /// A loop's turn: what makes scores, and what adds to the sums.
   struct Turn {
     mlir::scf::ForOp loop;
@@ -37,23 +34,15 @@ private:
   };
 
   mlir::LogicalResult refuse(mlir::scf::ForOp loop);
-  bool isInPanels(Value operand) const;
-  bool canMultiply(tile::DotOp dot) const;
   bool matchSums(Turn &turn);
   bool continues(mlir::scf::ForOp loop) const;
   mlir::LogicalResult match(mlir::scf::ForOp loop);
-  Value bufferOf(Value tile, Value number);
-  void copy(tile::LoadOp load, Value buffer);
   void copyOf(llvm::ArrayRef<tile::LoadOp> loads, Value number);
-  void meet(int64_t groupsLeft);
-  Value descriptor(Value operand, Value number, Value rows, int64_t leading);
   Values startScores(Value number);
   void startSums(State &state, Value number);
   void rescale(State &state);
-  Values elements(Value tile);
   mlir::LogicalResult weigh(Turn &turn, Value number, const Values &scores,
                             State &state);
-  Value asIndex(Value number);
   Values takeFront(llvm::ArrayRef<Value> &from, Value tile);
   Values flat(const State &state);
   State unflat(llvm::ArrayRef<Value> all, const State &like);
@@ -62,8 +51,6 @@ private:
   mlir::LogicalResult runTurns(State &state);
   Value end(); ///< of the last loop
 
-  GpuLowering &at;
-  GpuEmitter &b;
   llvm::SmallVector<Turn> turns; ///< of one loop each
 };
 

@@ -104,6 +104,8 @@ private:
   mlir::Value element(mlir::Value ref, mlir::Type type, mlir::Value offset);
   void lookAhead(tile::LoadOp load);
   mlir::Value evalLoad(tile::LoadOp load, Point p);
+  mlir::Value pickedRow(tile::LoadOp load, mlir::Value row,
+                        mlir::Value isValid);
   void emitVectorLoad(tile::LoadOp load);
   void prefetch(mlir::Value address, bool forWrite);
   /// An address and how many elements from there on are valid.

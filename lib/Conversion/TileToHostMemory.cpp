@@ -204,6 +204,31 @@ void Emitter::lookAhead(LoadOp load) {
 
 //===-- tile.load ---------------------------------------------------------===//
 
+/// The row of memory that row `row` of a tile is, which the load finds through
+/// its order if `isValid` holds.
+Value Emitter::pickedRow(LoadOp load, Value row, Value isValid) {
+  Value order = scalars.lookup(load.getOrder());
+  Value entry = add(scalars.lookup(load.getFirst()), row);
+  Value isGiven = isPresent(order);
+  auto given = scf::IfOp::create(
+      b, loc, TypeRange{entry.getType()},
+      arith::AndIOp::create(b, loc, isGiven, isValid), /*withElseRegion=*/true);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(given.thenBlock());
+    Value raw = loadRaw(element(order, b.getI32Type(), entry), b.getI32Type());
+    Value found = arith::ExtSIOp::create(b, loc, entry.getType(), raw);
+    Value picked = arith::DivSIOp::create(b, loc, found,
+                                          scalars.lookup(load.getEach()));
+    scf::YieldOp::create(b, loc, picked);
+    b.setInsertionPointToStart(given.elseBlock());
+    scf::YieldOp::create(b, loc, entry);
+  }
+  Value last = add(scalars.lookup(load.getCount()), index(-1));
+  Value most = arith::MinSIOp::create(b, loc, given.getResult(0), last);
+  return arith::MaxSIOp::create(b, loc, most, index(0));
+}
+
 /// An untransposed rank-2 load at `p`: elements past the valid part, in rows
 /// past it, or of an absent argument are zero and never touched.
 Value Emitter::evalLoad(LoadOp load, Point p) {
@@ -212,10 +237,11 @@ Value Emitter::evalLoad(LoadOp load, Point p) {
   Value rows = scalars.lookup(load.getValid()[0]);
   Value cols = scalars.lookup(load.getValid()[1]);
   Value stride = scalars.lookup(load.getStride());
-  Value line = arith::MulIOp::create(b, loc, p.row, stride);
-  Value start = add(scalars.lookup(load.getBase()), add(line, p.col));
   Value inRow =
       arith::CmpIOp::create(b, loc, arith::CmpIPredicate::slt, p.row, rows);
+  Value row = load.getOrder() ? pickedRow(load, p.row, inRow) : p.row;
+  Value line = arith::MulIOp::create(b, loc, row, stride);
+  Value start = add(scalars.lookup(load.getBase()), add(line, p.col));
   Value inside = arith::AndIOp::create(b, loc, inRow, isPresent(ref));
   Value rest = arith::SubIOp::create(b, loc, cols, p.col);
   Value limit = arith::SelectOp::create(b, loc, inside, rest, index(0));

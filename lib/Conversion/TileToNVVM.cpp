@@ -1,5 +1,6 @@
 // The frame of the NVVM exit: kernels, scalars, loops, barriers.
 #include "GpuRoles.h"
+#include "GpuMatmul.h"
 #include "GpuTurns.h"
 #include "kdac/Passes.h"
 
@@ -394,6 +395,8 @@ static bool usesSharedAfter(scf::ForOp loop) {
 
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   if (tile::multipliesByWarpgroups(schedule)) {
+    if (schedule.getForm() == "matmul")
+      return MatmulLowering(*this).run(loop);
     bool isFirst = loop == *kernel.getOps<scf::ForOp>().begin();
     return isFirst ? TurnLowering(*this).run(loop) : success();
   }

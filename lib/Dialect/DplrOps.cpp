@@ -170,6 +170,26 @@ LogicalResult PromptAttentionOp::verify() {
   return success();
 }
 
+LogicalResult GroupedMatmulOp::verify() {
+  // grouped_matmul C1
+  Type element = getInput().getType().getElementType();
+  for (Value weights : {getWeights(), getUp()})
+    if (weights &&
+        cast<RankedTensorType>(weights.getType()).getElementType() != element)
+      return emitOpError() << "expected weights of the input's type " << element
+                           << ", but got " << weights.getType();
+  // grouped_matmul C2
+  std::optional<Product> kind = getKind();
+  if (kind.has_value() != static_cast<bool>(getUp()))
+    return emitOpError() << "expected a kind exactly with up";
+  // grouped_matmul C3
+  bool isSitu = kind == Product::Situ;
+  if (static_cast<bool>(getBeta()) != isSitu ||
+      static_cast<bool>(getLinear()) != isSitu)
+    return emitOpError() << "expected beta and linear exactly with situ";
+  return success();
+}
+
 LogicalResult RmsNormOp::verify() {
   // rmsnorm C1
   if (failed(checkUpTo(*this, getWidth())))

@@ -69,7 +69,8 @@ bool kdac::tile::isOneRow(ScheduleAttr schedule) {
 }
 
 bool kdac::tile::loopsOverTiles(ScheduleAttr schedule) {
-  return schedule.getForm() == "chunk" || schedule.getForm() == "attention";
+  StringRef form = schedule.getForm();
+  return form == "chunk" || form == "attention" || form == "matmul";
 }
 
 int64_t kdac::tile::chainWarpgroups(ScheduleAttr schedule) {
@@ -108,10 +109,9 @@ LogicalResult ScheduleAttr::verify(function_ref<InFlightDiagnostic()> emitError,
                                    Type gram, StringRef roles, bool refined) {
   // schedule C1
   if (form != "chunk" && form != "step" && form != "rows" &&
-      form != "attention")
-    return emitError() << "expected form \"chunk\", \"step\", \"rows\" or "
-                          "\"attention\", but "
-                          "got \""
+      form != "attention" && form != "matmul")
+    return emitError() << "expected form \"chunk\", \"step\", \"rows\", "
+                          "\"attention\" or \"matmul\", but got \""
                        << form << "\"";
   // schedule C2
   auto isPowerOfTwo = [](int64_t x) { return x > 0 && (x & (x - 1)) == 0; };
@@ -242,6 +242,18 @@ static LogicalResult verifyAccess(Operation *op, RankedTensorType tile,
 }
 
 LogicalResult LoadOp::verify() {
+  // access C5
+  bool picks = static_cast<bool>(getOrder());
+  for (Value number : {getFirst(), getEach(), getCount()})
+    if (static_cast<bool>(number) != picks)
+      return emitOpError() << "expected order, first, each and count together";
+  // access C6
+  if (picks && (tensorType(getResult()).getRank() != 2 || getTransposed() ||
+                !getOrder().getType().getElementType().isInteger(32)))
+    return emitOpError() << "expected i32 numbers of rows that are not "
+                            "transposed, but got "
+                         << getOrder().getType() << " for "
+                         << tensorType(getResult());
   return verifyAccess(*this, tensorType(getResult()), getRef().getType(),
                       getValid().size(), getAlign(), getTransposed());
 }

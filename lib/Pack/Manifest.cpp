@@ -73,14 +73,14 @@ json recurrenceJson(const Variant &v) {
           {"target", v.target}};
 }
 
-/// Every option of the variant. Those of form rows belong to it alone: older
-/// runtimes read the others as ever.
+/// Every option of the variant. Those of forms rows and matmul belong to them
+/// alone: older runtimes read the others as ever.
 json variantJson(const Variant &v) {
   json value = recurrenceJson(v);
-  if (v.form == Form::Rows) {
+  if (v.form == Form::Rows || v.form == Form::Matmul)
     value["rows"] = spell(v.rows);
+  if (v.form == Form::Rows)
     value["width"] = v.width;
-  }
   return value;
 }
 
@@ -200,7 +200,7 @@ Variant readVariant(const json &value, const std::string &where,
 
 /// What size expressions may use; Call.cpp binds them.
 const std::vector<std::string_view> sizeNames = {
-    "N", "T", "D",       "tokens",    "H",   "HV",
+    "N", "T", "D", "E", "tile_count",       "tokens",    "H",   "HV",
     "K", "V", "checked", "committed", "sms", "clusters"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
@@ -397,14 +397,16 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
     if (arg.name == "slot_pitch" || arg.name == "head_pitch")
       alignment = pitchAlignment(variant);
     bool isPrompt = variant.form == Form::Prompt;
+    bool isMatmul = variant.form == Form::Matmul;
     if (arg.name == "D" || arg.name == "rank" || arg.name == "x_pitch" ||
         (arg.name == "R" && (isPrompt || variant.form == Form::Attention)) ||
-        (arg.name == "E" && isPrompt))
+        (arg.name == "E" && (isPrompt || isMatmul)))
       alignment = pointerAlignment / dtypeSize(variant.dtype);
     for (const Arg &tensor : args)
       if (arg.name == tensor.name + "_stride")
-        alignment = isPrompt ? pointerAlignment / dtypeSize(variant.dtype)
-                             : strideAlignment(variant, tensor);
+        alignment = isPrompt || isMatmul
+                        ? pointerAlignment / dtypeSize(tensor.dtype)
+                        : strideAlignment(variant, tensor);
     result.push_back({arg, alignment});
   }
   return result;

@@ -43,6 +43,7 @@ private:
   OwningOpRef<ModuleOp> buildRows();
   OwningOpRef<ModuleOp> buildAttention();
   OwningOpRef<ModuleOp> buildPrompt();
+  OwningOpRef<ModuleOp> buildMatmul();
   RankedTensorType tensor(ArrayRef<int64_t> shape, DType dtype) {
     return RankedTensorType::get(shape, toMlir(b, dtype));
   }
@@ -318,7 +319,41 @@ OwningOpRef<ModuleOp> Frontend::buildPrompt() {
   return std::move(module);
 }
 
+/// The same of form matmul.
+OwningOpRef<ModuleOp> Frontend::buildMatmul() {
+  auto rows = tensor({dyn, dyn}, variant.dtype);
+  auto sums = tensor({dyn, dyn}, DType::F32);
+  auto weights = tensor({dyn, dyn, dyn}, variant.dtype);
+  auto numbers = tensor({dyn}, DType::I32);
+  bool isGated = variant.rows != RowOp::None;
+  bool isSitu = variant.rows == RowOp::Situ;
+  SmallVector<Type> types = {rows,    weights, numbers,
+                             numbers, numbers, b.getI64Type()};
+  if (isGated)
+    types.push_back(weights);
+  if (isSitu)
+    types.append(2, b.getF32Type());
+  auto function = func::FuncOp::create(
+      b, entryName(variant), b.getFunctionType(types, {rows, sums}));
+  function->setAttr("dplr.form",
+                    dplr::FormAttr::get(b.getContext(), dplr::Form::Matmul));
+  b.setInsertionPointToStart(function.addEntryBlock());
+  ValueRange x = function.getArguments();
+  dplr::ProductAttr kind;
+  if (isGated)
+    kind = dplr::ProductAttr::get(b.getContext(), isSitu
+                                                      ? dplr::Product::Situ
+                                                      : dplr::Product::Silu);
+  auto op = dplr::GroupedMatmulOp::create(
+      b, rows, sums, x[0], x[1], isGated ? x[6] : Value(), x[2], x[3], x[4],
+      x[5], kind, isSitu ? x[7] : Value(), isSitu ? x[8] : Value());
+  func::ReturnOp::create(b, op.getResults());
+  return std::move(module);
+}
+
 OwningOpRef<ModuleOp> Frontend::build() {
+  if (variant.form == Form::Matmul)
+    return buildMatmul();
   if (variant.form == Form::Prompt)
     return buildPrompt();
   if (variant.form == Form::Attention)

@@ -1,5 +1,6 @@
 #include "kdac/Reference/Case.h"
 #include "AttentionCase.h"
+#include "MatmulCase.h"
 #include "PromptCase.h"
 #include "kdac/Reference/Cache.h"
 #include "kdac/Reference/Places.h"
@@ -51,6 +52,8 @@ Layout layoutOf(const Case &c, const std::string &name) {
     return attentionLayout(c, name);
   if (v.form == Form::Prompt)
     return promptLayout(c, name);
+  if (v.form == Form::Matmul)
+    return matmulLayout(c, name);
   bool perHead = v.row().decay != Decay::Channel;
   auto sequence = [&](int64_t heads, int64_t width) {
     return Layout{c.tokens(), heads, width, heads * width + c.spec().tokenGap};
@@ -100,6 +103,10 @@ bool isAbsent(const CaseSpec &spec, const std::string &name) {
            (name == "sum" && !spec.hasFinal) ||
            (name == "index" && !spec.hasSlots &&
             spec.variant.rows == RowOp::Gather);
+  if (spec.variant.form == Form::Matmul)
+    return (name == "order" && !spec.hasSlots) ||
+           (name == "sums" && !spec.hasFinal) ||
+           ((name == "tiles" || name == "starts") && spec.lengths.empty());
   if (spec.variant.form == Form::Prompt)
     return (name.rfind("before", 0) == 0 && !spec.hasInitial) ||
            (name.rfind("after", 0) == 0 && !spec.hasFinal);
@@ -200,6 +207,9 @@ std::optional<std::string> validate(const CaseSpec &spec) {
   if (v.form == Form::Prompt)
     if (auto problem = validatePrompt(spec))
       return problem;
+  if (v.form == Form::Matmul)
+    if (auto problem = validateMatmul(spec))
+      return problem;
   if (!findRecipe(spec.recipe))
     return "unknown recipe '" + spec.recipe + "'; use one of " + recipeNames();
   return std::nullopt;
@@ -212,6 +222,12 @@ std::string describeAbsent(const CaseSpec &spec) {
   if (spec.variant.form == Form::Prompt)
     return std::string(spec.hasInitial ? "" : " no-before") +
            (spec.hasFinal ? "" : " no-after");
+  if (spec.variant.form == Form::Matmul) {
+    for (const char *name : {"tiles", "order", "sums"})
+      if (isAbsent(spec, name))
+        text += std::string(" no-") + name;
+    return text;
+  }
   if (spec.variant.form == Form::Rows) {
     for (const char *name : {"branch", "sum", "index"})
       if (isAbsent(spec, name))
@@ -242,6 +258,10 @@ std::string describe(const CaseSpec &spec) {
   }
   if (spec.variant.form == Form::Rows)
     text += " D" + number(columnsOf(spec));
+  else if (spec.variant.form == Form::Matmul)
+    text += " D" + number(columnsOf(spec)) + " E" + number(spec.outputs) +
+            " each " + number(spec.heads) +
+            (spec.hasBadIndices ? " bad-indices" : "");
   else if (attends(spec.variant))
     text += " H" + number(spec.heads) + " D" + number(columnsOf(spec)) +
             (spec.hasBadIndices ? " bad-indices" : "");
@@ -289,6 +309,8 @@ Case makeCase(CaseSpec spec) {
     fillTable(c);
   if (c.description.variant.form == Form::Prompt)
     fillOffsets(c);
+  if (c.description.variant.form == Form::Matmul)
+    fillGroups(c);
   if (c.description.variant.slots)
     c.fillIndices();
   c.keepCaches();
@@ -397,6 +419,8 @@ int64_t Case::sizeOf(const std::string &name) const {
     return attentionSize(*this, name);
   if (description.variant.form == Form::Prompt)
     return promptSize(*this, name);
+  if (description.variant.form == Form::Matmul)
+    return matmulSize(*this, name);
   if (name == "N")
     return sequences();
   if (name == "T") // all tokens when packed, else those of one sequence
@@ -476,6 +500,8 @@ Results oracleOf(const Case &c, int threads) {
     return runAttention(attentionOperandsOf(c), threads);
   case Form::Prompt:
     return runPrompt(promptOperandsOf(c), threads);
+  case Form::Matmul:
+    return runMatmul(matmulOperandsOf(c), threads);
   case Form::Chunk:
   case Form::Step:
     break;

@@ -148,7 +148,8 @@ CheckResult check(Case &c, const Runner &runner, const Results *expected) {
                                  c.coveredTokens(), tolerance.out,
                                  tolerance.outRow));
   for (auto [name, values] : {std::pair("after", &expected->out),
-                              std::pair("after_logs", &expected->logs)})
+                              std::pair("after_logs", &expected->logs),
+                              std::pair("sums", &expected->out)})
     if (const Buffer *after = c.find(name))
       result.tensors.push_back(
           judge(*after, *values, c.coveredTokens(), tolerance.state));

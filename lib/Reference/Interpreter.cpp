@@ -2,6 +2,7 @@
 
 #include "kdac/Dialect/Dplr.h"
 #include "kdac/Reference/Attention.h"
+#include "kdac/Reference/Matmul.h"
 #include "kdac/Reference/Float.h"
 #include "kdac/Reference/Places.h"
 #include "kdac/Reference/Reference.h"
@@ -100,6 +101,7 @@ private:
   LogicalResult visit(dplr::MixOp op);
   LogicalResult visit(dplr::LatentAttentionOp op);
   LogicalResult visit(dplr::PromptAttentionOp op);
+  LogicalResult visit(dplr::GroupedMatmulOp op);
   Rows matrix(Value value);
   RowOperands rowOperands(Operation *op, RowOp kind);
   LogicalResult keepRows(Value result, const RowOperands &o);
@@ -617,14 +619,51 @@ LogicalResult Interpreter::visit(dplr::PromptAttentionOp op) {
   return success();
 }
 
+/// As many entries as there are numbers of rows; without them rows.
+LogicalResult Interpreter::visit(dplr::GroupedMatmulOp op) {
+  const Tensor &input = at(op.getInput()), &weights = at(op.getWeights());
+  MatmulOperands o;
+  o.rows = input.shape[0];
+  o.width = input.shape[1];
+  o.groups = weights.shape[0];
+  o.columns = weights.shape[1];
+  auto lines = [&](Value value) {
+    Rows of = sequence(value);
+    return [of, columns = o.columns](int64_t line, int64_t, double *x) {
+      of(line / columns, line % columns, x);
+    };
+  };
+  o.x = stored(input, o.width, o.width);
+  o.weights = lines(op.getWeights());
+  if (op.getUp())
+    o.up = lines(op.getUp());
+  o.tiles = indices(op.getTiles());
+  o.starts = indices(op.getStarts());
+  o.order = indices(op.getOrder());
+  o.each = static_cast<int64_t>(at(op.getEach()).element(0));
+  o.entries = at(op.getOrder()).isAbsent() ? o.rows : at(op.getOrder()).shape[0];
+  if (std::optional<dplr::Product> kind = op.getKind())
+    o.kind = *kind == dplr::Product::Silu   ? RowOp::Silu
+             : *kind == dplr::Product::Situ ? RowOp::Situ
+                                            : RowOp::Sigmoid;
+  if (op.getBeta()) {
+    o.beta = at(op.getBeta()).element(0);
+    o.linear = at(op.getLinear()).element(0);
+  }
+  std::vector<double> out = runMatmul(o).out;
+  keep(op.getResult(), out, {o.entries, o.columns});
+  keep(op.getSums(), out, {o.entries, o.columns});
+  return success();
+}
+
 LogicalResult Interpreter::visit(Operation &op) {
   return llvm::TypeSwitch<Operation *, LogicalResult>(&op)
       .Case<dplr::L2NormOp, dplr::LogDecayOp, dplr::WriteStrengthOp,
             dplr::ShortConvOp, dplr::GatedRmsNormOp, dplr::RecurrenceOp,
             dplr::RmsNormOp, dplr::GatedProductOp, dplr::AddOp, dplr::GatherOp,
             dplr::CombineOp, dplr::LatentOp, dplr::MixOp,
-            dplr::LatentAttentionOp, dplr::PromptAttentionOp>(
-          [&](auto typed) { return visit(typed); })
+            dplr::LatentAttentionOp, dplr::PromptAttentionOp,
+            dplr::GroupedMatmulOp>([&](auto typed) { return visit(typed); })
       .Default([](Operation *other) {
         return other->emitError()
                << "interpreter: expected a dplr op, but got '"

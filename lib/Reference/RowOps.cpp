@@ -68,15 +68,6 @@ void placeRow(const RowOperands &o, int64_t t, std::vector<double> &out) {
   normalise(o, row, to);
 }
 
-double product(const RowOperands &o, double gate, double up) {
-  if (o.op == RowOp::Silu)
-    return gate * sigmoid(gate) * up;
-  if (o.op == RowOp::Sigmoid)
-    return sigmoid(gate) * up;
-  return o.beta * std::tanh(gate / o.beta) * sigmoid(gate) * o.linear *
-         std::tanh(up / o.linear);
-}
-
 /// The row that entry `entry` of the indices names.
 Vector picked(const RowOperands &o, int64_t entry) {
   int64_t from = o.index.empty() ? entry : o.index[entry];
@@ -102,7 +93,7 @@ void runRow(const RowOperands &o, int64_t t, double *out, double *sum) {
   Vector a = rowOf(isProduct ? o.gate : o.x, t, o.width);
   Vector b = rowOf(isProduct ? o.up : o.branch, t, o.width);
   for (size_t c = 0; c < a.size(); ++c)
-    out[c] = isProduct ? product(o, a[c], b[c]) : a[c] + b[c];
+    out[c] = isProduct ? gatedProduct(o.op, a[c], b[c], o.beta, o.linear) : a[c] + b[c];
   if (o.op != RowOp::Norm)
     return;
   std::copy_n(out, o.width, sum);
@@ -110,6 +101,16 @@ void runRow(const RowOperands &o, int64_t t, double *out, double *sum) {
 }
 
 } // namespace
+
+double gatedProduct(RowOp op, double gate, double up, double beta,
+                    double linear) {
+  if (op == RowOp::Silu)
+    return gate * sigmoid(gate) * up;
+  if (op == RowOp::Sigmoid)
+    return sigmoid(gate) * up;
+  return beta * std::tanh(gate / beta) * sigmoid(gate) * linear *
+         std::tanh(up / linear);
+}
 
 Results runRows(const RowOperands &o) {
   Results results;

@@ -58,6 +58,12 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
     {T::Gpu, F::Prompt, any, any, any, 1.8e-3, 1.8e-3,
      "weights rounded to bf16: 0.42 * 2^-8 = 1.65e-3 each, in the spread that out has; f32 as on the host"},
 
+    // Products of exact operands: sums in f32 of terms with random signs.
+    {T::Host, F::Matmul, any, any, any, 3e-6, 3e-6,
+     "sqrt(256) * 2^-24 = 1e-6, and a gated product's as of rows"},
+    {T::Gpu, F::Matmul, any, any, any, 1e-5, 1e-5,
+     "tensor cores cut sums off: 256 / 16 of them, 2^-22 each, and a gated product's as of rows"},
+
     // Chunk form on the host: f32 products. A cumulative base-2 log-decay G loses
     // half an ulp of |G|, a relative error in exp2(G_i - G_j).
     {T::Host, F::Chunk, D::Extreme, any, any, 1e-4, 1e-4,
@@ -152,8 +158,9 @@ double roundingOf(DType dtype) {
 } // namespace
 
 Products productsOf(const Variant &variant) {
-  if (isGpu(variant) &&
-      (variant.form == Form::Attention || variant.form == Form::Prompt))
+  Form form = variant.form;
+  if (isGpu(variant) && (form == Form::Attention || form == Form::Prompt ||
+                         form == Form::Matmul))
     return variant.dtype == DType::BF16 ? Products::BF16 : Products::TF32;
   if (!isGpu(variant) || variant.form != Form::Chunk)
     return Products::F32;

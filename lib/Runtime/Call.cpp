@@ -370,6 +370,41 @@ static Status checkPrompt(const PackVariant &variant, const Launch &launch,
   return Status::success();
 }
 
+/// The same of form matmul. What device memory names is within reach.
+static Status checkMatmul(const Launch &launch, const Reader &reader) {
+  constexpr int64_t widest = 8; // bytes of an element
+  int64_t entries = reader.size("T"), columns = reader.size("E");
+  int64_t width = reader.size("D"), rows = reader.size("R");
+  if (entries > INT32_MAX || rows > INT32_MAX)
+    return refuse("arguments T = " + std::to_string(entries) +
+                  " and R = " + std::to_string(rows) +
+                  " should be less than 2^31");
+  if (reader.size("each") < 1 || reader.size("each") > INT32_MAX)
+    return refuse("argument each = " + std::to_string(reader.size("each")) +
+                  " should be at least 1 and less than 2^31");
+  if (reader.isNull("tiles") != reader.isNull("starts"))
+    return refuse("arguments tiles and starts belong together; give both or "
+                  "neither");
+  if (!product({reader.size("G"), columns, width, widest}) ||
+      !product({reader.size("tile_count"), columns, matmulBand, matmulRows}))
+    return refuse("the sizes make a tensor larger than 2^63 bytes");
+  for (size_t i = 0; i < launch.args.size(); ++i) {
+    const Arg &arg = launch.args[i].arg;
+    if (!isStride(arg))
+      continue;
+    int64_t stride = reader.sizeAt(i);
+    if (!product({std::max(entries, rows), stride, widest}))
+      return refuse("argument " + arg.name + " = " + std::to_string(stride) +
+                    " makes a tensor larger than 2^63 bytes");
+    if (arg.name != "x_stride" && entries > 1 && stride < columns &&
+        !reader.isNull(arg.name.substr(0, arg.name.find('_'))))
+      return refuse("argument " + arg.name + " = " + std::to_string(stride) +
+                    " is less than the " + std::to_string(columns) +
+                    " elements of a row");
+  }
+  return Status::success();
+}
+
 /// Of a recurrence.
 static Status checkRecurrence(const PackVariant &variant, const Launch &launch,
                               const Reader &reader) {
@@ -400,6 +435,8 @@ Status checkCall(const PackVariant &variant, const Launch &launch,
   if (variant.variant.form == Form::Rows)
     return checkRows(variant, launch, reader);
   Form form = variant.variant.form;
+  if (form == Form::Matmul)
+    return checkMatmul(launch, reader);
   Status sizes = form == Form::Attention ? checkAttention(variant, reader)
                  : form == Form::Prompt
                      ? checkPrompt(variant, launch, reader)
@@ -432,6 +469,8 @@ StatusOr<SizeBindings> bindingsOf(const PackVariant &packed,
   SizeBindings bindings = {{"N", sequences},
                            {"T", length},
                            {"D", reader.size("D")},
+                           {"E", reader.size("E")},
+                           {"tile_count", reader.size("tile_count")},
                            {"tokens", *tokens},
                            {"H", reader.size("H")},
                            {"HV", reader.size("HV")},

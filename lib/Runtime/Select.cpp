@@ -272,6 +272,7 @@ StatusOr<const PackVariant *> selectVariant(const PackReader &pack,
                      : form == Form::Rows      ? "it has no operations on rows"
                      : form == Form::Attention ? "it has no attention"
                      : form == Form::Prompt ? "it has no attention of prompts"
+                     : form == Form::Matmul ? "it has no products of groups"
                                             : "it has no recurrences"));
 }
 

@@ -1,5 +1,6 @@
 #include "Bench.h"
 #include "BenchAttention.h"
+#include "BenchMatmul.h"
 #include "BenchPrompt.h"
 #include "Graphs.h"
 #include "Timing.h"
@@ -102,6 +103,8 @@ Status BenchRunner::checkHeads(const GpuKernel &kernel, const BenchShape &shape,
     return checkAttention(v, shape, call, entry);
   if (v.form == Form::Prompt)
     return checkPrompt(v, shape, call, entry);
+  if (v.form == Form::Matmul)
+    return checkMatmul(v, shape, call, entry);
   std::vector<int64_t> heads = sampledHeads(shape);
   int64_t stateSize = v.keyDim * v.valueDim;
   StatusOr<Buffer> out =
@@ -201,6 +204,29 @@ Status BenchRunner::checkPrompt(const Variant &v, const BenchShape &shape,
   reference::Tolerance tolerance =
       reference::toleranceOf(v, reference::difficultyOf(v, recipe));
   return judge(error, tolerance.out, v.valueDim, tolerance.outRow);
+}
+
+Status BenchRunner::checkMatmul(const Variant &v, const BenchShape &shape,
+                                const BenchCall &call, Entry &entry) {
+  std::vector<int64_t> entries = matmulEntries(shape);
+  reference::Results expected = reference::runMatmul(
+      matmulOperands(v, shape, patterns, entries), session.settings.threads);
+  session.beat();
+  auto count = static_cast<int64_t>(entries.size());
+  int64_t width = shape.valueHeads;
+  Buffer out("out", ArgKind::Output, v.dtype, {count, 1, width, width});
+  auto bytes = static_cast<size_t>(width * dtypeSize(v.dtype));
+  for (size_t i = 0; i < entries.size(); ++i)
+    if (Status s = call.find("out")->download(
+            static_cast<std::byte *>(out.data()) + i * bytes, bytes,
+            static_cast<size_t>(entries[i]) * bytes);
+        !s.ok())
+      return s;
+  Comparison error = compare(out, expected.out, count);
+  entry.errorOut = error.relative;
+  reference::Tolerance tolerance =
+      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
+  return judge(error, tolerance.out, width, tolerance.outRow);
 }
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,

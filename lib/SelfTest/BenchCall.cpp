@@ -1,5 +1,6 @@
 #include "BenchCall.h"
 #include "BenchAttention.h"
+#include "BenchMatmul.h"
 #include "BenchPrompt.h"
 
 #include "kdac/Reference/Cache.h"
@@ -35,6 +36,8 @@ struct Sizes {
       return attentionElements(v, shape, arg.name);
     if (v.form == Form::Prompt)
       return promptElements(v, shape, arg.name);
+    if (v.form == Form::Matmul)
+      return matmulElements(v, shape, arg.name);
     int64_t hv = shape.valueHeads, state = hv * v.keyDim * v.valueDim;
     int64_t width = rowElements(arg);
     if (v.form == Form::Rows) // of x as many rows as are picked or mixed
@@ -111,6 +114,8 @@ struct Sizes {
       return attentionSize(v, shape, name);
     if (v.form == Form::Prompt)
       return promptSize(v, shape, name);
+    if (v.form == Form::Matmul)
+      return matmulSize(v, shape, name);
     if (name == "N")
       return shape.sequences;
     if (name == "T")
@@ -295,6 +300,9 @@ Status BenchCall::add(const Device &device, const Variant &variant,
       : variant.form == Form::Attention && arg.dtype == DType::I32
           ? uploadIntegers(*buffer, arg.dtype,
                            attentionIntegers(variant, shape, arg.name))
+      : variant.form == Form::Matmul && arg.dtype == DType::I32
+          ? uploadIntegers(*buffer, arg.dtype,
+                           matmulIntegers(variant, shape, arg.name))
       : arg.name == "offsets" || arg.name == "key_offsets"
           ? uploadIntegers(*buffer, arg.dtype, boundsOf(shape))
       : variant.rows == RowOp::Latent && arg.name == "slots"

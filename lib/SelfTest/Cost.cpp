@@ -1,4 +1,5 @@
 #include "kdac/SelfTest/Cost.h"
+#include "BenchMatmul.h"
 #include "BenchPrompt.h"
 
 #include "kdac/Reference/RowOps.h"
@@ -150,6 +151,12 @@ CostFormulas costOf(const Variant &variant, bool packed) {
                 " * tokens * minus(K, V)",
             "pairs * H * (K + V)"};
   }
+  if (variant.form == Form::Matmul) {
+    std::string bytes = std::to_string(dtypeSize(variant.dtype));
+    std::string products = variant.rows == RowOp::None ? "1" : "2";
+    return {bytes + " * (R * D + " + products + " * G * E * D + tokens * E)",
+            "2 * " + products + " * tokens * D * E"};
+  }
   if (variant.form == Form::Rows)
     return {bytesFormula(variant, packed),
             "tokens * D * " +
@@ -173,6 +180,12 @@ static int64_t pairsOf(const BenchShape &shape) {
 
 SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
   bool isPrompt = variant.form == Form::Prompt;
+  if (variant.form == Form::Matmul) {
+    SizeBindings sizes = {{"tokens", shape.allTokens()}, {"checked", 0}};
+    for (const char *name : {"T", "D", "E", "R", "G", "tile_count"})
+      sizes.emplace_back(name, matmulSize(variant, shape, name));
+    return sizes;
+  }
   return {{"tokens", shape.allTokens()},
           {"N", shape.sequences},
           {"T", isPrompt                ? shape.longest()

@@ -199,6 +199,50 @@ std::vector<CaseSpec> promptCases(const Variant &v) {
           of({0, 0}, {0, 9}, 2)};
 }
 
+/// Groups around tiles and none, one group without a list, rows by an order
+/// and as they are; columns of one access, of several programs, of parts of a
+/// turn; numbers that name nothing; no entries, no columns in common.
+std::vector<CaseSpec> matmulCases(const Variant &v) {
+  int64_t access = 16 / dtypeSize(v.dtype);
+  auto of = [&](std::vector<int64_t> lengths, int64_t each, int64_t columns,
+                int64_t outputs, const char *recipe = "random") {
+    CaseSpec spec = packed(std::move(lengths), each, each, recipe);
+    spec.columns = columns / access * access;
+    spec.outputs = outputs / access * access;
+    return spec;
+  };
+  auto one = [&](int64_t entries, int64_t columns, int64_t outputs) {
+    CaseSpec spec = of({}, 1, columns, outputs);
+    spec.tokens = entries;
+    spec.hasSlots = false;
+    return spec;
+  };
+  CaseSpec sorted = of({130, 0, 7, 256}, 1, 136, 72);
+  sorted.hasSlots = sorted.hasFinal = false;
+  CaseSpec gaps = of({64, 65}, 2, 64, 264);
+  gaps.trailing = 3;
+  gaps.tokenGap = 16;
+  CaseSpec bad = of({100, 140, 0, 9}, 3, 200, 136);
+  bad.hasBadIndices = true;
+  CaseSpec picked = one(150, 328, 40);
+  picked.hasSlots = true;
+  picked.heads = picked.valueHeads = 4;
+  std::vector<CaseSpec> all = {of({0, 1, 127, 0, 128, 129, 0}, 8, 192, 128),
+                               sorted,
+                               gaps,
+                               bad,
+                               picked,
+                               one(300, 256, 520),
+                               one(1, access, access),
+                               one(129, 72, 280),
+                               of({0, 0}, 2, 64, 64),
+                               one(3, 0, 64)};
+  // Near the top of the range products of two of which do not fit f16.
+  if (v.rows == RowOp::None)
+    all.push_back(of({33, 90}, 2, 100, 64, "large_v"));
+  return all;
+}
+
 bool parseCount(const std::string &text, int64_t &value) {
   char *end = nullptr;
   errno = 0;
@@ -244,8 +288,9 @@ bool parseShape(const std::string &text, BenchShape &shape) {
   bool isRows = shape.form == Form::Rows;
   if (isRows && (shape.sequences != 1 || !shape.lengths.empty()))
     return false;
-  return shape.sequences > 0 && shape.heads > 0 &&
-         shape.valueHeads % shape.heads == 0;
+  bool isMatmul = shape.form == Form::Matmul;
+  return shape.sequences > 0 && shape.heads > 0 && shape.valueHeads > 0 &&
+         (isMatmul || shape.valueHeads % shape.heads == 0);
 }
 
 } // namespace
@@ -276,6 +321,8 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
       return attentionCases(variant);
     case Form::Prompt:
       return promptCases(variant);
+    case Form::Matmul:
+      return matmulCases(variant);
     }
     return std::vector<CaseSpec>();
   };

@@ -1,5 +1,6 @@
 #include "AttentionForm.h"
 #include "KernelBuilder.h"
+#include "MatmulForm.h"
 #include "PromptForm.h"
 #include "RowsForm.h"
 #include "kdac/Passes.h"
@@ -136,6 +137,14 @@ LogicalResult lower(func::FuncOp function) {
     if (failed(op))
       return failure();
     buildPrompt(function, *op, schedule);
+    function.erase();
+    return success();
+  }
+  if (isMatmulForm(function)) {
+    FailureOr<dplr::GroupedMatmulOp> op = matchMatmul(function);
+    if (failed(op))
+      return failure();
+    buildMatmul(function, *op, schedule);
     function.erase();
     return success();
   }

@@ -2,6 +2,7 @@
 // one width, rows behind a page table, averages by score. A program has one
 // row, or a stretch of one, as a vector.
 #include "RowsForm.h"
+#include "GatedProduct.h"
 #include "OnlyOp.h"
 #include "TileBuilder.h"
 
@@ -277,25 +278,9 @@ void RowsForm::buildAdd() {
 void RowsForm::buildProduct(dplr::GatedProductOp product) {
   awaitOtherCalls();
   Value gate = load("gate"), up = load("up");
-  Value open = b.sigmoid(gate);
-  // limit * tanh(x / limit)
-  auto limited = [&](Value x, StringRef name) {
-    Value inverse = arith::DivFOp::create(b, b.f32(1), arg(name));
-    Value share = b.tanh(b.mul(x, b.splat(inverse, {width})));
-    return b.mul(share, b.splat(arg(name), {width}));
-  };
-  switch (product.getKind()) {
-  case dplr::Product::Silu:
-    open = b.mul(open, gate);
-    break;
-  case dplr::Product::Situ:
-    open = b.mul(open, limited(gate, "beta"));
-    up = limited(up, "linear");
-    break;
-  case dplr::Product::Sigmoid:
-    break;
-  }
-  store(b.mul(open, up), "out");
+  store(gatedProduct(b, product.getKind(), gate, up, arg("beta"),
+                     arg("linear")),
+        "out");
 }
 
 /// The row of x that entry `entry` of the indices names. They live in device

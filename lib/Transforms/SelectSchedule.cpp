@@ -1,4 +1,5 @@
 #include "AttentionForm.h"
+#include "MatmulForm.h"
 #include "Problem.h"
 #include "PromptForm.h"
 #include "RowsForm.h"
@@ -366,6 +367,16 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
         if (failed(op))
           return signalPassFailure();
         FailureOr<tile::ScheduleAttr> schedule = choosePrompt(*op, *row, chunk);
+        if (failed(schedule))
+          return signalPassFailure();
+        function->setAttr(tile::kScheduleAttr, *schedule);
+        continue;
+      }
+      if (isMatmulForm(function)) {
+        FailureOr<dplr::GroupedMatmulOp> op = matchMatmul(function);
+        if (failed(op))
+          return signalPassFailure();
+        FailureOr<tile::ScheduleAttr> schedule = chooseMatmul(*op, *row, vTile);
         if (failed(schedule))
           return signalPassFailure();
         function->setAttr(tile::kScheduleAttr, *schedule);

@@ -56,7 +56,7 @@ std::optional<DType> parseFloat(std::string_view text) {
   return isFloat ? dtype : std::nullopt;
 }
 
-constexpr char forms[] = "chunk, step, rows, attention or prompt";
+constexpr char forms[] = "chunk, step, rows, attention, prompt or matmul";
 constexpr char rowOps[] =
     "none, norm, add, silu, situ, sigmoid, gather, combine, latent or mix";
 constexpr char widths[] = "a whole number from 1 to 32768";
@@ -87,9 +87,8 @@ const std::vector<VariantOption> &variantOptions() {
          return std::nullopt;
        }},
       {"form", forms,
-       "chunk for prefill, step for decode, rows, attention and prompt for "
-       "what "
-       "is no recurrence",
+       "chunk for prefill, step for decode, rows, attention, prompt and matmul "
+       "for what is no recurrence",
        [](Variant &v, std::string_view t) {
          return store(v.form, parseForm(t), "form", t, forms);
        }},
@@ -174,7 +173,7 @@ const std::vector<VariantOption> &variantOptions() {
          return store(v.normEps, parseNumber<double>(t), "norm-eps", t,
                       epsilons);
        }},
-      {"rows", rowOps, "form rows: the operation",
+      {"rows", rowOps, "form rows: the operation; form matmul: none, silu or situ",
        [](Variant &v, std::string_view t) {
          return store(v.rows, parseRowOp(t), "rows", t, rowOps);
        }},

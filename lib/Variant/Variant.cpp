@@ -12,11 +12,12 @@ namespace {
 template <typename Enum, size_t N>
 using Spellings = std::array<std::pair<Enum, std::string_view>, N>;
 
-constexpr Spellings<Form, 5> forms{{{Form::Chunk, "chunk"},
+constexpr Spellings<Form, 6> forms{{{Form::Chunk, "chunk"},
                                     {Form::Step, "step"},
                                     {Form::Rows, "rows"},
                                     {Form::Attention, "attention"},
-                                    {Form::Prompt, "prompt"}}};
+                                    {Form::Prompt, "prompt"},
+                                    {Form::Matmul, "matmul"}}};
 constexpr Spellings<RowOp, 10> rowOps{{{RowOp::None, "none"},
                                        {RowOp::Norm, "norm"},
                                        {RowOp::Add, "add"},
@@ -198,6 +199,11 @@ std::string_view equationOf(const Variant &v) {
     return "out = softmax(scale q C^T) C[:R], C the cached rows of a sequence";
   if (v.form == Form::Prompt)
     return "out = softmax(scale q k^T + causal mask) v";
+  if (v.form == Form::Matmul)
+    return v.rows == RowOp::None
+               ? "out = x weights[group]^T, rows sorted by group"
+               : "out = gated(x weights[group]^T, x up[group]^T), rows sorted "
+                 "by group";
   switch (v.rows) {
   case RowOp::None:
     return v.row().summary;
@@ -326,7 +332,30 @@ static std::optional<std::string> resolveAttention(Variant &v) {
   return std::nullopt;
 }
 
+/// The same of form matmul.
+static std::optional<std::string> resolveMatmul(Variant &v) {
+  if (v.rows != RowOp::None && v.rows != RowOp::Silu && v.rows != RowOp::Situ)
+    return "rows " + std::string(spell(v.rows)) +
+           " is not supported in form matmul; use none, silu or situ";
+  if (!isFloat(v.dtype))
+    return "dtype " + quoted(spell(v.dtype)) +
+           " is not supported; use bf16, f16 or f32";
+  if (v.dtype == DType::F32 && v.target != "host")
+    return "dtype f32 is not supported in form matmul on GPUs, whose products "
+           "round it; use bf16 or f16, or target host";
+  if (v.width != 0)
+    return "width belongs to form rows; leave it out with form matmul";
+  Variant matmul = withoutRecurrence(v);
+  matmul.rows = v.rows;
+  matmul.keyDim = matmul.valueDim = 1;
+  matmul.stateDtype = DType::F32; // of sums
+  v = matmul;
+  return std::nullopt;
+}
+
 std::optional<std::string> resolve(Variant &v) {
+  if (v.form == Form::Matmul)
+    return resolveMatmul(v);
   if (v.form == Form::Rows)
     return resolveRows(v);
   if (v.form == Form::Attention || v.form == Form::Prompt)
@@ -378,6 +407,10 @@ std::string variantStem(const Variant &v) {
   if (v.form == Form::Attention || v.form == Form::Prompt)
     return std::string(spell(v.form)) + ".k" + std::to_string(v.keyDim) + "v" +
            std::to_string(v.valueDim) + "." + std::string(spell(v.dtype));
+  if (v.form == Form::Matmul)
+    return "matmul." +
+           (v.rows != RowOp::None ? std::string(spell(v.rows)) + "." : "") +
+           std::string(spell(v.dtype));
   if (v.form == Form::Rows)
     return "rows." + std::string(spell(v.rows)) +
            (v.width ? ".w" + std::to_string(v.width) : "") + "." +
@@ -544,7 +577,31 @@ static std::vector<Arg> promptArgs(const Variant &v) {
   return args;
 }
 
+/// See kernelArgs.
+static std::vector<Arg> matmulArgs(const Variant &v) {
+  constexpr auto input = ArgKind::Input, output = ArgKind::Output;
+  std::vector<Arg> args = {{"x", input, v.dtype, false, "[R, D]"},
+                           {"weights", input, v.dtype, false, "[G, E, D]"}};
+  if (v.rows != RowOp::None)
+    args.push_back({"up", input, v.dtype, false, "[G, E, D]"});
+  args.insert(args.end(),
+              {{"tiles", input, DType::I32, true, "[tile_count, 2]"},
+               {"starts", input, DType::I32, true, "[G + 1]"},
+               {"order", input, DType::I32, true, "[tokens]"},
+               {"out", output, v.dtype, true, "[tokens, E]"},
+               {"sums", output, DType::F32, true, "[tokens, E]"}});
+  for (const char *size : {"T", "D", "E", "R", "G", "tile_count", "each",
+                           "x_stride", "out_stride", "sums_stride"})
+    args.push_back({size, ArgKind::Size, DType::I64, false, ""});
+  if (v.rows == RowOp::Situ)
+    for (const char *scale : {"beta", "linear"})
+      args.push_back({scale, ArgKind::Scale, DType::F32, false, ""});
+  return args;
+}
+
 std::vector<Arg> kernelArgs(const Variant &v) {
+  if (v.form == Form::Matmul)
+    return matmulArgs(v);
   if (v.form == Form::Prompt)
     return promptArgs(v);
   if (v.form == Form::Rows)

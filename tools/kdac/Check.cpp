@@ -33,6 +33,9 @@ static std::optional<std::string> tooLarge(const reference::CaseSpec &spec) {
                         ? tokens * double(spec.columns)
                     : spec.variant.form == Form::Attention
                         ? tokens * key + sequences * heads * key
+                    : spec.variant.form == Form::Matmul
+                        ? std::max(tokens, sequences * double(spec.outputs)) *
+                              double(std::max(spec.columns, spec.outputs))
                     : spec.variant.form == Form::Prompt
                         ? tokens * heads * (key + value)
                         : heads * std::max(tokens * std::max(key, value),

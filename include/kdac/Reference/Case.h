@@ -44,6 +44,11 @@ struct CaseSpec {
   /// `before` and `after`, `columns` is D, 0: the variant's key width.
   std::vector<int64_t> pasts;
   int64_t later = 0;
+  /// Of form matmul: `lengths` are entries of each group; without them there is
+  /// one group, and no list of tiles. `heads` are entries of a row of x,
+  /// `hasSlots` and `hasFinal` are about `order` and `sums`, `columns` is D and
+  /// this E:
+  int64_t outputs = 200;
   std::string recipe = "random";
   uint64_t seed = 42;
   bool hasInitial = true; ///< h0; else null

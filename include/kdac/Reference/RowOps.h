@@ -34,6 +34,10 @@ struct RowOperands {
 /// latent the result is [places, D], zero where nothing goes.
 Results runRows(const RowOperands &operands);
 
+/// What the gate lets through of `up`: silu, situ and sigmoid.
+double gatedProduct(RowOp op, double gate, double up, double beta,
+                    double linear);
+
 /// Entries of a row that cases and timed calls give combine and mix.
 constexpr int64_t usualEntries = 8;
 

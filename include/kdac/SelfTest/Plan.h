@@ -16,7 +16,8 @@ std::vector<reference::CaseSpec> casesOf(const Variant &variant, uint64_t seed,
                                          bool many = true);
 
 /// One benchmark shape: FORM:N:T:H[:HV], T a number or packed lengths a+b+c. Of
-/// form rows: rows:1:T:D, T rows of D elements.
+/// form rows: rows:1:T:D, T rows of D elements. Of form matmul: matmul:G:T:D:E,
+/// T entries for each of G groups.
 struct BenchShape {
   Form form = Form::Chunk;
   int64_t sequences = 1;

@@ -20,6 +20,7 @@ enum class Form {
   Rows,      ///< no recurrence: an operation on rows of one width, a RowOp
   Attention, ///< no recurrence: a token a sequence attends to latent rows
   Prompt,    ///< no recurrence: rows attend to expanded keys, causally
+  Matmul,    ///< no recurrence: rows times the weights of their groups
 };
 /// What a kernel of form rows computes, on rows of D elements.
 enum class RowOp {
@@ -81,7 +82,9 @@ struct Variant {
   OutputNorm norm = OutputNorm::None;
   double normEps = 1e-5; ///< on the mean of squares
   Precision precision = Precision::Default;
-  RowOp rows = RowOp::None; ///< of form rows
+  /// Of form rows; of form matmul none, or silu or situ, which join two
+  /// products.
+  RowOp rows = RowOp::None;
   /// Of operations that hold a row at once (holdsRow): the longest that the
   /// kernel takes; of latent, of the normalised columns and of those behind
   /// them. The others take any.
@@ -158,6 +161,13 @@ struct Arg {
 /// longest sequence, `later` keys that follow in other calls, and one row
 /// stride for q, kv, shared and out), then scale.
 ///
+/// Of form matmul: x weights up (with silu or situ) tiles starts order out sums,
+/// then sizes (T entries, which are rows of out and sums, D elements of a row of
+/// x, E of one of out, R rows of x, G groups, `tile_count` tiles of up to
+/// matmulRows entries, `each` entries of a row of x, and one row stride for x,
+/// out and sums), then scales (situ: beta, linear). tiles and starts are absent
+/// together, of one group, whose tiles follow one another.
+///
 /// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
 /// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.
 /// docs/DECODE.md has the meaning of the indices and of the status word.
@@ -172,6 +182,9 @@ std::string_view equationOf(const Variant &variant);
 
 /// Cached rows of a page, of form attention. Longer pages are several of these.
 constexpr int64_t pageKeys = 64;
+
+/// Entries of a tile of form matmul, and tiles whose programs run together.
+constexpr int64_t matmulRows = 128, matmulBand = 16;
 
 /// True if the form computes a recurrence.
 bool isRecurrent(Form form);

@@ -1,0 +1,262 @@
+// The kernel of form matmul. A program has a tile of rows of one group, up to
+// 128, and some columns of the result; its loop goes through the columns that
+// rows and weights have in common, a turn of some at a time, and carries the
+// sums: of a gated product two tiles, which meet behind the loop.
+#include "MatmulForm.h"
+#include "GatedProduct.h"
+#include "OnlyOp.h"
+#include "TileBuilder.h"
+#include "kdac/Variant/Variant.h"
+
+#include "llvm/ADT/StringMap.h"
+
+using namespace mlir;
+
+namespace kdac {
+
+/// Bytes that rows begin at multiples of; one access of a thread.
+static constexpr int64_t kAccess = 16;
+
+bool isMatmulForm(func::FuncOp function) {
+  return hasForm(function, dplr::Form::Matmul);
+}
+
+FailureOr<dplr::GroupedMatmulOp> matchMatmul(func::FuncOp function) {
+  return matchOnly<dplr::GroupedMatmulOp>(function, dplr::Form::Matmul);
+}
+
+static Type elementOf(dplr::GroupedMatmulOp op) {
+  return op.getInput().getType().getElementType();
+}
+
+namespace {
+
+/// Columns of the result that a program has, of each of two products in a gated
+/// one; columns of a turn, warps, buffers of a turn's tiles.
+struct Shares {
+  int64_t columns, depth, warps, stages;
+};
+
+} // namespace
+
+/// By wgmma a block is alone on its multiprocessor, with 128 sums a thread:
+/// twice as wide tiles read three quarters as much of the L2.
+FailureOr<tile::ScheduleAttr> chooseMatmul(dplr::GroupedMatmulOp op,
+                                           const Target &target,
+                                           int64_t columns) {
+  bool isGated = op.getUp() != nullptr;
+  int64_t products = isGated ? 2 : 1;
+  Type element = elementOf(op);
+  auto scheduleOf = [&](const Shares &s, Type operand, StringRef roles) {
+    return tile::ScheduleAttr::get(op.getContext(), target.name, "matmul",
+                                   s.depth, 1, s.columns, s.warps, s.stages,
+                                   operand, operand, roles,
+                                   /*refined=*/false);
+  };
+  SmallVector<Shares> all = {{128 / products, 64, 8, 2},
+                             {64 / products, 64, 8, 2}};
+  StringRef roles = "fused";
+  Type operand = element;
+  if (target.kind == TargetKind::Host) {
+    all = {{64, 64, 1, 1}, {32, 64, 1, 1}};
+    operand = Float32Type::get(op.getContext());
+  } else if (target.hasWarpgroupProducts && element.isBF16()) {
+    all = {{256 / products, 64, 8, 4}, {128 / products, 64, 8, 3}};
+    roles = "warpgroups";
+  }
+  for (const Shares &s : all)
+    if (columns == 0 || s.columns == columns)
+      return scheduleOf(s, operand, roles);
+  return op.emitOpError() << "has no program of " << columns << " columns on "
+                          << target.name << "; " << all[1].columns << " and "
+                          << all[0].columns << " work";
+}
+
+namespace {
+
+/// The kernel; its insertion point is inside the body.
+class MatmulForm {
+public:
+  MatmulForm(func::FuncOp source, dplr::GroupedMatmulOp op,
+             tile::ScheduleAttr schedule)
+      : kind(op.getKind()), schedule(schedule), columns(schedule.getVTile()),
+        depth(schedule.getChunk()), element(elementOf(op)), base(source),
+        b(source.getLoc(), base) {
+    createFunction(source);
+  }
+  void build();
+
+private:
+  void createFunction(func::FuncOp source);
+  void locate();
+  Value isWithin(Value x, Value end);
+  SmallVector<Value> turn(Value number, ValueRange sums);
+  Value loadWeights(StringRef name, Value first, Value left);
+  void store(ValueRange sums);
+  Value arg(StringRef name) const { return args.lookup(name); }
+  Value both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
+  Value guarded(StringRef name, Value condition) {
+    return tile::GuardOp::create(b, arg(name).getType(), arg(name), condition);
+  }
+  Value number(Value ref, Value at, Value otherwise) {
+    return tile::LoadScalarOp::create(b, b.getIndexType(), ref, at, otherwise);
+  }
+  Value turnsOf(Value size) {
+    return b.divI(b.addI(size, b.index(depth - 1)), b.index(depth));
+  }
+
+  std::optional<dplr::Product> kind; ///< of a gated product
+  tile::ScheduleAttr schedule;
+  int64_t columns; ///< of the result and of a program
+  int64_t depth;   ///< columns of a turn
+  Type element;
+  OpBuilder base;
+  TileBuilder b;
+  func::FuncOp function;
+  llvm::StringMap<Value> args;
+  Value row, count; ///< of the program: its first one, and how many
+  Value picked;     ///< of these, all unless x has none
+  Value column;     ///< its first one
+  Value outputs;    ///< columns from there on, none without rows
+  Value group;
+};
+
+} // namespace
+
+/// Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
+void MatmulForm::createFunction(func::FuncOp source) {
+  SmallVector<StringRef> names;
+  SmallVector<Type> types;
+  auto add = [&](ArrayRef<StringRef> some, Type type) {
+    names.append(some.begin(), some.end());
+    types.append(some.size(), type);
+  };
+  auto ref = [&](Type of) -> Type {
+    return tile::RefType::get(b.getContext(), of);
+  };
+  add({"x", "weights"}, ref(element));
+  if (kind)
+    add({"up"}, ref(element));
+  add({"tiles", "starts", "order"}, ref(b.getI32Type()));
+  add({"out"}, ref(element));
+  add({"sums"}, ref(b.getF32Type()));
+  add({"T", "D", "E", "R", "G", "tile_count", "each", "x_stride", "out_stride",
+       "sums_stride"},
+      b.getIndexType());
+  if (kind == dplr::Product::Situ)
+    add({"beta", "linear"}, b.getF32Type());
+  function =
+      func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
+  function->setAttr(tile::kKernelAttr, b.getUnitAttr());
+  function->setAttr(tile::kScheduleAttr, schedule);
+  function->setAttr("kdac.v_tile", b.getI64IntegerAttr(columns));
+  std::string band = std::to_string(matmulBand);
+  function->setAttr("kdac.grid",
+                    b.getStringAttr("ceildiv(tile_count, " + band + ") * " +
+                                    band + " * ceildiv(E, " +
+                                    std::to_string(columns) + ")"));
+  b.setInsertionPointToStart(function.addEntryBlock());
+  for (auto [i, name] : llvm::enumerate(names)) {
+    args[name] = function.getArgument(i);
+    function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
+  }
+}
+
+Value MatmulForm::isWithin(Value x, Value end) {
+  using arith::CmpIPredicate;
+  Value low = arith::CmpIOp::create(b, CmpIPredicate::sge, x, b.index(0));
+  return both(low, arith::CmpIOp::create(b, CmpIPredicate::slt, x, end));
+}
+
+/// Programs that run together are a square of the result, a band of tiles times
+/// as many columns as fit, so that they share inputs. The numbers of a tile are
+/// in device memory: one that does not exist has no rows.
+void MatmulForm::locate() {
+  Value zero = b.index(0), rows = b.index(matmulRows);
+  Value blocks =
+      b.divI(b.addI(arg("E"), b.index(columns - 1)), b.index(columns));
+  Value bandTiles = b.index(matmulBand), band = b.mulI(bandTiles, blocks);
+  Value id = tile::ProgramIdOp::create(b, b.getIndexType());
+  Value inBand = b.remI(id, band);
+  Value tile =
+      b.addI(b.mulI(b.divI(id, band), bandTiles), b.remI(inBand, bandTiles));
+  column = b.mulI(b.divI(inBand, bandTiles), b.index(columns));
+  Value isTile = isWithin(tile, arg("tile_count"));
+  Value tiles = guarded("tiles", isTile), entry = b.mulI(tile, b.index(2));
+  group = number(tiles, entry, zero);
+  row = number(tiles, b.addI(entry, b.index(1)), b.mulI(tile, rows));
+  Value isGroup = isWithin(group, arg("G"));
+  Value end = number(guarded("starts", isGroup), b.addI(group, b.index(1)),
+                     arg("T"));
+  Value isSome = both(both(isTile, isGroup), isWithin(row, arg("T")));
+  count = b.subI(b.minI(end, arg("T")), row);
+  count = b.maxI(zero, b.minI(rows, count));
+  count = arith::SelectOp::create(b, isSome, count, zero);
+  picked = b.minI(count, b.mulI(arg("R"), rows));
+  group = arith::SelectOp::create(b, isSome, group, zero);
+  outputs = arith::SelectOp::create(b, isSome, b.subI(arg("E"), column), zero);
+}
+
+/// A turn's columns of the program's rows of weights.
+Value MatmulForm::loadWeights(StringRef name, Value first, Value left) {
+  Value line = b.addI(b.mulI(group, arg("E")), column);
+  Value at = b.addI(b.mulI(line, arg("D")), first);
+  return tile::LoadOp::create(b, b.tileType({columns, depth}, element),
+                              arg(name), at, arg("D"),
+                              ValueRange{outputs, left}, kAccess, false);
+}
+
+SmallVector<Value> MatmulForm::turn(Value number, ValueRange sums) {
+  Value first = b.mulI(number, b.index(depth));
+  Value left = b.subI(arg("D"), first);
+  Value x = tile::LoadOp::create(
+      b, b.tileType({matmulRows, depth}, element), arg("x"), first,
+      arg("x_stride"), ValueRange{picked, left}, arg("order"), row, arg("each"),
+      arg("R"), kAccess, /*transposed=*/false);
+  SmallVector<Value> next = {
+      b.dot(x, loadWeights("weights", first, left), sums[0], false, true)};
+  if (kind)
+    next.push_back(
+        b.dot(x, loadWeights("up", first, left), sums[1], false, true));
+  return next;
+}
+
+void MatmulForm::store(ValueRange sums) {
+  Value sum = sums[0];
+  if (kind)
+    sum = gatedProduct(b, *kind, sum, sums[1], arg("beta"), arg("linear"));
+  SmallVector<Value> valid = {count, outputs};
+  auto storeTo = [&](StringRef name, Value tile) {
+    Value stride = arg((name + "_stride").str());
+    tile::StoreOp::create(b, tile, arg(name), b.addI(b.mulI(row, stride), column),
+                          stride, valid, kAccess, false);
+  };
+  storeTo("out", b.round(sum, element));
+  storeTo("sums", sum);
+}
+
+void MatmulForm::build() {
+  b.awaitOtherCalls(function, schedule);
+  locate();
+  Value none = arith::ConstantOp::create(
+      b, DenseElementsAttr::get(b.tileType({matmulRows, columns}), 0.0f));
+  SmallVector<Value> sums(kind ? 2 : 1, none);
+  // Programs without rows have no turn.
+  Value turns = b.minI(turnsOf(arg("D")), b.mulI(count, turnsOf(arg("D"))));
+  auto loop = scf::ForOp::create(b, b.index(0), turns, b.index(1), sums);
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    scf::YieldOp::create(
+        b, turn(loop.getInductionVar(), loop.getRegionIterArgs()));
+  }
+  store(loop.getResults());
+  func::ReturnOp::create(b);
+}
+
+void buildMatmul(func::FuncOp source, dplr::GroupedMatmulOp op,
+                 tile::ScheduleAttr schedule) {
+  MatmulForm(source, op, schedule).build();
+}
+
+} // namespace kdac
