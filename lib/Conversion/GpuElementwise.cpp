@@ -139,8 +139,8 @@ Value GpuLowering::pickedRow(tile::LoadOp op, Coord row) {
   Value found = b.loadScalarIf(arith::AndIOp::create(b, isGiven, isValid),
                                b.pointer(order, entry, b.getI32Type()),
                                b.getI32Type(), b.i64(0));
-  Value picked = arith::DivSIOp::create(b, b.toI32(found),
-                                        b.toI32(number(op.getEach())));
+  Value picked =
+      arith::DivSIOp::create(b, b.toI32(found), b.toI32(number(op.getEach())));
   Value at =
       arith::SelectOp::create(b, isGiven, b.toI64(picked), entry).getResult();
   Value last = b.add64(b.toI64(number(op.getCount())), -1);

@@ -287,7 +287,7 @@ void GpuEmitter::barrierIf(Value condition) {
 }
 
 Value GpuEmitter::shuffleXor(Value x, int64_t mask) {
-  return NVVM::ShflOp::create(*this, getF32Type(), i32(-1), x, i32(mask),
+  return NVVM::ShflOp::create(*this, x.getType(), i32(-1), x, i32(mask),
                               i32(31), NVVM::ShflKind::bfly, UnitAttr());
 }
 

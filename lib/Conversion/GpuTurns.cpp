@@ -258,8 +258,7 @@ LogicalResult TurnLowering::runLoop(Turn &turn, Value first, Value end,
 LogicalResult TurnLowering::runTurns(State &state) {
   Turn &last = turns.back();
   Value zero = b.i32(0), one = b.i32(1);
-  for (tile::DotOp dot : last.scores)
-{
+  for (tile::DotOp dot : last.scores) {
     auto load = dot.getA().getDefiningOp<tile::LoadOp>();
     copy(load, copyLayout(load), {});
   }

@@ -218,8 +218,8 @@ Value Emitter::pickedRow(LoadOp load, Value row, Value isValid) {
     b.setInsertionPointToStart(given.thenBlock());
     Value raw = loadRaw(element(order, b.getI32Type(), entry), b.getI32Type());
     Value found = arith::ExtSIOp::create(b, loc, entry.getType(), raw);
-    Value picked = arith::DivSIOp::create(b, loc, found,
-                                          scalars.lookup(load.getEach()));
+    Value picked =
+        arith::DivSIOp::create(b, loc, found, scalars.lookup(load.getEach()));
     scf::YieldOp::create(b, loc, picked);
     b.setInsertionPointToStart(given.elseBlock());
     scf::YieldOp::create(b, loc, entry);

@@ -1,6 +1,6 @@
 // The frame of the NVVM exit: kernels, scalars, loops, barriers.
-#include "GpuRoles.h"
 #include "GpuMatmul.h"
+#include "GpuRoles.h"
 #include "GpuTurns.h"
 #include "kdac/Passes.h"
 

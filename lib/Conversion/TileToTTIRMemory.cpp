@@ -82,6 +82,8 @@ TTIREmitter::Access TTIREmitter::accessOf(Op op, RankedTensorType tile) {
 }
 
 LogicalResult TTIREmitter::emit(tile::LoadOp op) {
+  if (op.getOrder())
+    return op.emitOpError() << "has no Triton IR with rows by an order";
   Access from = accessOf(op, op.getType());
   auto type = cast<RankedTensorType>(convert(op.getType()));
   Value zero = filled(type.getShape(), type.getElementType(), 0);

@@ -200,8 +200,8 @@ Variant readVariant(const json &value, const std::string &where,
 
 /// What size expressions may use; Call.cpp binds them.
 const std::vector<std::string_view> sizeNames = {
-    "N", "T", "D", "E", "tile_count",       "tokens",    "H",   "HV",
-    "K", "V", "checked", "committed", "sms", "clusters"};
+    "N",  "T", "D", "E",       "tile_count", "tokens", "H",
+    "HV", "K", "V", "checked", "committed",  "sms",    "clusters"};
 
 LaunchArg readArg(const json &value, const std::string &where, Status &status) {
   Fields f(value, where, status);
@@ -400,13 +400,18 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
     bool isMatmul = variant.form == Form::Matmul;
     if (arg.name == "D" || arg.name == "rank" || arg.name == "x_pitch" ||
         (arg.name == "R" && (isPrompt || variant.form == Form::Attention)) ||
-        (arg.name == "E" && (isPrompt || isMatmul)))
+        (arg.name == "E" && isPrompt))
       alignment = pointerAlignment / dtypeSize(variant.dtype);
     for (const Arg &tensor : args)
       if (arg.name == tensor.name + "_stride")
         alignment = isPrompt || isMatmul
                         ? pointerAlignment / dtypeSize(tensor.dtype)
                         : strideAlignment(variant, tensor);
+    // Results of products are stored in pairs.
+    bool isResult = arg.kind == ArgKind::Output;
+    if (isMatmul && (isResult || arg.name == "E" || arg.name == "out_stride" ||
+                     arg.name == "sums_stride"))
+      alignment = 2 * (isResult ? dtypeSize(arg.dtype) : 1);
     result.push_back({arg, alignment});
   }
   return result;

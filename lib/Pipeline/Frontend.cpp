@@ -327,26 +327,26 @@ OwningOpRef<ModuleOp> Frontend::buildMatmul() {
   auto numbers = tensor({dyn}, DType::I32);
   bool isGated = variant.rows != RowOp::None;
   bool isSitu = variant.rows == RowOp::Situ;
-  SmallVector<Type> types = {rows,    weights, numbers,
-                             numbers, numbers, b.getI64Type()};
+  SmallVector<Type> types = {rows, weights};
   if (isGated)
     types.push_back(weights);
+  types.append({numbers, numbers, numbers, b.getI64Type()});
   if (isSitu)
     types.append(2, b.getF32Type());
-  auto function = func::FuncOp::create(
-      b, entryName(variant), b.getFunctionType(types, {rows, sums}));
+  auto function = func::FuncOp::create(b, entryName(variant),
+                                       b.getFunctionType(types, {rows, sums}));
   function->setAttr("dplr.form",
                     dplr::FormAttr::get(b.getContext(), dplr::Form::Matmul));
   b.setInsertionPointToStart(function.addEntryBlock());
-  ValueRange x = function.getArguments();
+  ValueRange x = function.getArguments(), rest = x.drop_front(isGated ? 3 : 2);
   dplr::ProductAttr kind;
   if (isGated)
-    kind = dplr::ProductAttr::get(b.getContext(), isSitu
-                                                      ? dplr::Product::Situ
-                                                      : dplr::Product::Silu);
+    kind = dplr::ProductAttr::get(b.getContext(), isSitu ? dplr::Product::Situ
+                                                         : dplr::Product::Silu);
   auto op = dplr::GroupedMatmulOp::create(
-      b, rows, sums, x[0], x[1], isGated ? x[6] : Value(), x[2], x[3], x[4],
-      x[5], kind, isSitu ? x[7] : Value(), isSitu ? x[8] : Value());
+      b, rows, sums, x[0], x[1], isGated ? x[2] : Value(), rest[0], rest[1],
+      rest[2], rest[3], kind, isSitu ? rest[4] : Value(),
+      isSitu ? rest[5] : Value());
   func::ReturnOp::create(b, op.getResults());
   return std::move(module);
 }

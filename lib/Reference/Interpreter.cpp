@@ -2,8 +2,8 @@
 
 #include "kdac/Dialect/Dplr.h"
 #include "kdac/Reference/Attention.h"
-#include "kdac/Reference/Matmul.h"
 #include "kdac/Reference/Float.h"
+#include "kdac/Reference/Matmul.h"
 #include "kdac/Reference/Places.h"
 #include "kdac/Reference/Reference.h"
 #include "kdac/Reference/RowOps.h"
@@ -641,7 +641,8 @@ LogicalResult Interpreter::visit(dplr::GroupedMatmulOp op) {
   o.starts = indices(op.getStarts());
   o.order = indices(op.getOrder());
   o.each = static_cast<int64_t>(at(op.getEach()).element(0));
-  o.entries = at(op.getOrder()).isAbsent() ? o.rows : at(op.getOrder()).shape[0];
+  o.entries =
+      at(op.getOrder()).isAbsent() ? o.rows : at(op.getOrder()).shape[0];
   if (std::optional<dplr::Product> kind = op.getKind())
     o.kind = *kind == dplr::Product::Silu   ? RowOp::Silu
              : *kind == dplr::Product::Situ ? RowOp::Situ

@@ -24,8 +24,8 @@ std::vector<int64_t> groupsOf(const MatmulOperands &o) {
     int64_t group = o.tiles[i], first = o.tiles[i + 1];
     if (group < 0 || group >= o.groups || first < 0)
       continue;
-    int64_t end = std::min({o.starts[static_cast<size_t>(group) + 1],
-                            o.entries, first + matmulRows});
+    int64_t end = std::min({o.starts[static_cast<size_t>(group) + 1], o.entries,
+                            first + matmulRows});
     for (int64_t entry = first; entry < end; ++entry)
       groups[static_cast<size_t>(entry)] = group;
   }

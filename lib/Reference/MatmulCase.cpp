@@ -43,12 +43,12 @@ std::vector<int64_t> orderOf(const Case &c) {
 } // namespace
 
 std::optional<std::string> validateMatmul(const CaseSpec &spec) {
-  int64_t multiple = 16 / dtypeSize(spec.variant.dtype);
-  for (auto [name, size] :
-       {std::pair("D", spec.columns), {"E", spec.outputs}})
-    if (size < 0 || size % multiple != 0)
-      return std::string(name) + " = " + std::to_string(size) +
-             " must be a multiple of " + std::to_string(multiple) + " elements";
+  int64_t access = 16 / dtypeSize(spec.variant.dtype);
+  if (spec.columns < 0 || spec.columns % access != 0)
+    return "D = " + std::to_string(spec.columns) + " must be a multiple of " +
+           std::to_string(access) + " elements";
+  if (spec.outputs < 0 || spec.outputs % 2 != 0)
+    return "E = " + std::to_string(spec.outputs) + " must be even";
   if (spec.lengths.empty() && spec.sequences != 1)
     return "form matmul has groups of packed entries; use N = 1 or lengths";
   return std::nullopt;

@@ -93,7 +93,8 @@ void runRow(const RowOperands &o, int64_t t, double *out, double *sum) {
   Vector a = rowOf(isProduct ? o.gate : o.x, t, o.width);
   Vector b = rowOf(isProduct ? o.up : o.branch, t, o.width);
   for (size_t c = 0; c < a.size(); ++c)
-    out[c] = isProduct ? gatedProduct(o.op, a[c], b[c], o.beta, o.linear) : a[c] + b[c];
+    out[c] = isProduct ? gatedProduct(o.op, a[c], b[c], o.beta, o.linear)
+                       : a[c] + b[c];
   if (o.op != RowOp::Norm)
     return;
   std::copy_n(out, o.width, sum);

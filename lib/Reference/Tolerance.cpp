@@ -159,8 +159,8 @@ double roundingOf(DType dtype) {
 
 Products productsOf(const Variant &variant) {
   Form form = variant.form;
-  if (isGpu(variant) && (form == Form::Attention || form == Form::Prompt ||
-                         form == Form::Matmul))
+  if (isGpu(variant) &&
+      (form == Form::Attention || form == Form::Prompt || form == Form::Matmul))
     return variant.dtype == DType::BF16 ? Products::BF16 : Products::TF32;
   if (!isGpu(variant) || variant.form != Form::Chunk)
     return Products::F32;

@@ -376,9 +376,8 @@ static Status checkMatmul(const Launch &launch, const Reader &reader) {
   int64_t entries = reader.size("T"), columns = reader.size("E");
   int64_t width = reader.size("D"), rows = reader.size("R");
   if (entries > INT32_MAX || rows > INT32_MAX)
-    return refuse("arguments T = " + std::to_string(entries) +
-                  " and R = " + std::to_string(rows) +
-                  " should be less than 2^31");
+    return refuse("arguments T = " + std::to_string(entries) + " and R = " +
+                  std::to_string(rows) + " should be less than 2^31");
   if (reader.size("each") < 1 || reader.size("each") > INT32_MAX)
     return refuse("argument each = " + std::to_string(reader.size("each")) +
                   " should be at least 1 and less than 2^31");

@@ -27,8 +27,8 @@ private:
   /// its bound.
   Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
                     BenchCall &call, cuda::Stream stream, Entry &entry);
-  /// The same of form attention; of forms prompt and matmul, of some rows; of form
-  /// rows, of all rows.
+  /// The same of form attention; of forms prompt and matmul, of some rows; of
+  /// form rows, of all rows.
   Status checkAttention(const Variant &v, const BenchShape &shape,
                         const BenchCall &call, Entry &entry);
   Status checkPrompt(const Variant &v, const BenchShape &shape,

@@ -144,7 +144,9 @@ LogicalResult lower(func::FuncOp function) {
     FailureOr<dplr::GroupedMatmulOp> op = matchMatmul(function);
     if (failed(op))
       return failure();
-    buildMatmul(function, *op, schedule);
+    buildMatmul(function, *op,
+                {schedule, function->getAttrOfType<tile::ScheduleAttr>(
+                               tile::kFewProgramsAttr)});
     function.erase();
     return success();
   }

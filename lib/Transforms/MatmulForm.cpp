@@ -1,7 +1,9 @@
-// The kernel of form matmul. A program has a tile of rows of one group, up to
-// 128, and some columns of the result; its loop goes through the columns that
+// The kernel of form matmul. A part of the result has a tile of rows of one
+// group, up to 128, and some columns; its loop goes through the columns that
 // rows and weights have in common, a turn of some at a time, and carries the
-// sums: of a gated product two tiles, which meet behind the loop.
+// sums: of a gated product two tiles, which meet behind the loop. A program has
+// one part, or where wgmma multiplies one after the other, so that what the
+// next one needs is on its way while the present one is stored.
 #include "MatmulForm.h"
 #include "GatedProduct.h"
 #include "OnlyOp.h"
@@ -16,6 +18,7 @@ namespace kdac {
 
 /// Bytes that rows begin at multiples of; one access of a thread.
 static constexpr int64_t kAccess = 16;
+static constexpr int64_t kPair = 2; ///< elements of a row of the result
 
 bool isMatmulForm(func::FuncOp function) {
   return hasForm(function, dplr::Form::Matmul);
@@ -41,9 +44,8 @@ struct Shares {
 
 /// By wgmma a block is alone on its multiprocessor, with 128 sums a thread:
 /// twice as wide tiles read three quarters as much of the L2.
-FailureOr<tile::ScheduleAttr> chooseMatmul(dplr::GroupedMatmulOp op,
-                                           const Target &target,
-                                           int64_t columns) {
+FailureOr<MatmulSchedules> chooseMatmul(dplr::GroupedMatmulOp op,
+                                        const Target &target, int64_t columns) {
   bool isGated = op.getUp() != nullptr;
   int64_t products = isGated ? 2 : 1;
   Type element = elementOf(op);
@@ -55,21 +57,26 @@ FailureOr<tile::ScheduleAttr> chooseMatmul(dplr::GroupedMatmulOp op,
   };
   SmallVector<Shares> all = {{128 / products, 64, 8, 2},
                              {64 / products, 64, 8, 2}};
-  StringRef roles = "fused";
-  Type operand = element;
-  if (target.kind == TargetKind::Host) {
+  bool byWarpgroups = target.hasWarpgroupProducts && element.isBF16();
+  bool isHost = target.kind == TargetKind::Host;
+  if (isHost)
     all = {{64, 64, 1, 1}, {32, 64, 1, 1}};
-    operand = Float32Type::get(op.getContext());
-  } else if (target.hasWarpgroupProducts && element.isBF16()) {
-    all = {{256 / products, 64, 8, 4}, {128 / products, 64, 8, 3}};
-    roles = "warpgroups";
-  }
+  else if (byWarpgroups)
+    all = {{256 / products, 64, 8, 4}, {64, 64, 8, 4}};
+  auto schedule = [&](const Shares &s) {
+    return scheduleOf(
+        s, isHost ? Type(Float32Type::get(op.getContext())) : element,
+        byWarpgroups ? "warpgroups" : "fused");
+  };
   for (const Shares &s : all)
-    if (columns == 0 || s.columns == columns)
-      return scheduleOf(s, operand, roles);
-  return op.emitOpError() << "has no program of " << columns << " columns on "
-                          << target.name << "; " << all[1].columns << " and "
-                          << all[0].columns << " work";
+    if (s.columns == columns)
+      return MatmulSchedules{schedule(s), {}};
+  if (columns != 0)
+    return op.emitOpError()
+           << "has no program of " << columns << " columns on " << target.name
+           << "; " << all[1].columns << " and " << all[0].columns << " work";
+  return MatmulSchedules{schedule(all[0]), byWarpgroups ? schedule(all[1])
+                                                        : tile::ScheduleAttr()};
 }
 
 namespace {
@@ -78,17 +85,23 @@ namespace {
 class MatmulForm {
 public:
   MatmulForm(func::FuncOp source, dplr::GroupedMatmulOp op,
-             tile::ScheduleAttr schedule)
-      : kind(op.getKind()), schedule(schedule), columns(schedule.getVTile()),
-        depth(schedule.getChunk()), element(elementOf(op)), base(source),
-        b(source.getLoc(), base) {
-    createFunction(source);
+             tile::ScheduleAttr schedule, StringRef suffix, bool isPersistent)
+      : kind(op.getKind()), schedule(schedule), isPersistent(isPersistent),
+        columns(schedule.getVTile()), depth(schedule.getChunk()),
+        element(elementOf(op)), base(source), b(source.getLoc(), base) {
+    createFunction((source.getName() + suffix).str());
   }
   void build();
+  /// Parts of a call's result, as a size expression.
+  std::string parts() const;
+  void runWhen(const std::string &condition) {
+    function->setAttr("kdac.when", b.getStringAttr(condition));
+  }
 
 private:
-  void createFunction(func::FuncOp source);
-  void locate();
+  void createFunction(const std::string &name);
+  void locate(Value id);
+  void buildPart(Value id);
   Value isWithin(Value x, Value end);
   SmallVector<Value> turn(Value number, ValueRange sums);
   Value loadWeights(StringRef name, Value first, Value left);
@@ -107,14 +120,16 @@ private:
 
   std::optional<dplr::Product> kind; ///< of a gated product
   tile::ScheduleAttr schedule;
-  int64_t columns; ///< of the result and of a program
-  int64_t depth;   ///< columns of a turn
+  bool isPersistent; ///< a program for each multiprocessor has part after part
+  int64_t columns;   ///< of the result and of a part
+  int64_t depth;     ///< columns of a turn
   Type element;
   OpBuilder base;
   TileBuilder b;
   func::FuncOp function;
   llvm::StringMap<Value> args;
-  Value row, count; ///< of the program: its first one, and how many
+  Value blocks;     ///< parts that a tile has
+  Value row, count; ///< of the part: its first one, and how many
   Value picked;     ///< of these, all unless x has none
   Value column;     ///< its first one
   Value outputs;    ///< columns from there on, none without rows
@@ -124,7 +139,7 @@ private:
 } // namespace
 
 /// Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
-void MatmulForm::createFunction(func::FuncOp source) {
+void MatmulForm::createFunction(const std::string &name) {
   SmallVector<StringRef> names;
   SmallVector<Type> types;
   auto add = [&](ArrayRef<StringRef> some, Type type) {
@@ -145,21 +160,24 @@ void MatmulForm::createFunction(func::FuncOp source) {
       b.getIndexType());
   if (kind == dplr::Product::Situ)
     add({"beta", "linear"}, b.getF32Type());
-  function =
-      func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
+  function = func::FuncOp::create(b, name, b.getFunctionType(types, {}));
   function->setAttr(tile::kKernelAttr, b.getUnitAttr());
   function->setAttr(tile::kScheduleAttr, schedule);
   function->setAttr("kdac.v_tile", b.getI64IntegerAttr(columns));
-  std::string band = std::to_string(matmulBand);
-  function->setAttr("kdac.grid",
-                    b.getStringAttr("ceildiv(tile_count, " + band + ") * " +
-                                    band + " * ceildiv(E, " +
-                                    std::to_string(columns) + ")"));
+  function->setAttr(
+      "kdac.grid",
+      b.getStringAttr(isPersistent ? "min(sms, " + parts() + ")" : parts()));
   b.setInsertionPointToStart(function.addEntryBlock());
   for (auto [i, name] : llvm::enumerate(names)) {
     args[name] = function.getArgument(i);
     function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
   }
+}
+
+std::string MatmulForm::parts() const {
+  std::string band = std::to_string(matmulBand);
+  return "ceildiv(tile_count, " + band + ") * " + band + " * ceildiv(E, " +
+         std::to_string(columns) + ")";
 }
 
 Value MatmulForm::isWithin(Value x, Value end) {
@@ -168,15 +186,12 @@ Value MatmulForm::isWithin(Value x, Value end) {
   return both(low, arith::CmpIOp::create(b, CmpIPredicate::slt, x, end));
 }
 
-/// Programs that run together are a square of the result, a band of tiles times
-/// as many columns as fit, so that they share inputs. The numbers of a tile are
-/// in device memory: one that does not exist has no rows.
-void MatmulForm::locate() {
+/// Parts that are made together are a square of the result, a band of tiles
+/// times as many columns as fit, so that they share inputs. The numbers of a
+/// tile are in device memory: one that does not exist has no rows.
+void MatmulForm::locate(Value id) {
   Value zero = b.index(0), rows = b.index(matmulRows);
-  Value blocks =
-      b.divI(b.addI(arg("E"), b.index(columns - 1)), b.index(columns));
   Value bandTiles = b.index(matmulBand), band = b.mulI(bandTiles, blocks);
-  Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   Value inBand = b.remI(id, band);
   Value tile =
       b.addI(b.mulI(b.divI(id, band), bandTiles), b.remI(inBand, bandTiles));
@@ -186,8 +201,8 @@ void MatmulForm::locate() {
   group = number(tiles, entry, zero);
   row = number(tiles, b.addI(entry, b.index(1)), b.mulI(tile, rows));
   Value isGroup = isWithin(group, arg("G"));
-  Value end = number(guarded("starts", isGroup), b.addI(group, b.index(1)),
-                     arg("T"));
+  Value end =
+      number(guarded("starts", isGroup), b.addI(group, b.index(1)), arg("T"));
   Value isSome = both(both(isTile, isGroup), isWithin(row, arg("T")));
   count = b.subI(b.minI(end, arg("T")), row);
   count = b.maxI(zero, b.minI(rows, count));
@@ -228,16 +243,18 @@ void MatmulForm::store(ValueRange sums) {
   SmallVector<Value> valid = {count, outputs};
   auto storeTo = [&](StringRef name, Value tile) {
     Value stride = arg((name + "_stride").str());
-    tile::StoreOp::create(b, tile, arg(name), b.addI(b.mulI(row, stride), column),
-                          stride, valid, kAccess, false);
+    Value at = b.addI(b.mulI(row, stride), column);
+    Type stored = cast<RankedTensorType>(tile.getType()).getElementType();
+    tile::StoreOp::create(b, tile, arg(name), at, stride, valid,
+                          kPair * tile::bytesOf(stored), false);
   };
   storeTo("out", b.round(sum, element));
   storeTo("sums", sum);
 }
 
-void MatmulForm::build() {
-  b.awaitOtherCalls(function, schedule);
-  locate();
+/// Part `id` of the result.
+void MatmulForm::buildPart(Value id) {
+  locate(id);
   Value none = arith::ConstantOp::create(
       b, DenseElementsAttr::get(b.tileType({matmulRows, columns}), 0.0f));
   SmallVector<Value> sums(kind ? 2 : 1, none);
@@ -251,12 +268,43 @@ void MatmulForm::build() {
         b, turn(loop.getInductionVar(), loop.getRegionIterArgs()));
   }
   store(loop.getResults());
+}
+
+void MatmulForm::build() {
+  b.awaitOtherCalls(function, schedule);
+  blocks = b.divI(b.addI(arg("E"), b.index(columns - 1)), b.index(columns));
+  Value id = tile::ProgramIdOp::create(b, b.getIndexType());
+  if (isPersistent) {
+    Value bands = b.divI(b.addI(arg("tile_count"), b.index(matmulBand - 1)),
+                         b.index(matmulBand));
+    Value parts = b.mulI(b.mulI(bands, b.index(matmulBand)), blocks);
+    Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
+    auto loop = scf::ForOp::create(b, id, parts, programs);
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    buildPart(loop.getInductionVar());
+  } else {
+    buildPart(id);
+  }
   func::ReturnOp::create(b);
 }
 
+/// Where not every other multiprocessor has a part of the usual width, narrower
+/// ones: they wait for weights that few programs cannot bring as fast.
 void buildMatmul(func::FuncOp source, dplr::GroupedMatmulOp op,
-                 tile::ScheduleAttr schedule) {
-  MatmulForm(source, op, schedule).build();
+                 const MatmulSchedules &schedules) {
+  tile::ScheduleAttr usual = schedules.usual;
+  MatmulForm form(source, op, usual, "", tile::multipliesByWarpgroups(usual));
+  form.build();
+  if (!schedules.few)
+    return;
+  std::string some =
+      "2 * tile_count * ceildiv(E, " + std::to_string(usual.getVTile()) + ")";
+  std::string isFew = "less(" + some + ", sms)";
+  form.runWhen("less(" + isFew + ", 1)");
+  MatmulForm few(source, op, schedules.few, "_few", /*isPersistent=*/false);
+  few.runWhen(isFew);
+  few.build();
 }
 
 } // namespace kdac

@@ -17,16 +17,20 @@ bool isMatmulForm(mlir::func::FuncOp function);
 /// exactly one, on its arguments.
 mlir::FailureOr<dplr::GroupedMatmulOp> matchMatmul(mlir::func::FuncOp f);
 
-/// How the kernel runs on `target`; `columns`: of the result and of one
-/// program, 0: the best. Emits a diagnostic and fails where there is no such
-/// program.
-mlir::FailureOr<tile::ScheduleAttr> chooseMatmul(dplr::GroupedMatmulOp op,
-                                                 const Target &target,
-                                                 int64_t columns);
+/// How the kernel runs, and how where a call has fewer programs than a GPU
+/// multiprocessors, if otherwise.
+struct MatmulSchedules {
+  tile::ScheduleAttr usual, few;
+};
 
-/// Builds the kernel in front of `source`.
+/// The schedules on `target`; `columns`: of the result and of one program, 0:
+/// the best. Emits a diagnostic and fails where there is no such program.
+mlir::FailureOr<MatmulSchedules>
+chooseMatmul(dplr::GroupedMatmulOp op, const Target &target, int64_t columns);
+
+/// Builds the kernels in front of `source`.
 void buildMatmul(mlir::func::FuncOp source, dplr::GroupedMatmulOp op,
-                 tile::ScheduleAttr schedule);
+                 const MatmulSchedules &schedules);
 
 } // namespace kdac
 

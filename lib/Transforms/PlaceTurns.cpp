@@ -69,9 +69,10 @@ void placeTurns(func::FuncOp kernel) {
       kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
   int64_t ring = placePanels(operandsIn(kernel.getBody().front()), 0, 1);
   int64_t bytes = ring;
-  for (auto loop : kernel.getOps<scf::ForOp>())
+  kernel.walk([&](scf::ForOp loop) {
     bytes = std::max(bytes, placePanels(operandsIn(*loop.getBody()), ring,
                                         schedule.getStages()));
+  });
   kernel.walk([](Operation *op) {
     if (!isa<scf::ForOp, func::FuncOp>(op))
       placeRest(op);

@@ -278,9 +278,9 @@ void RowsForm::buildAdd() {
 void RowsForm::buildProduct(dplr::GatedProductOp product) {
   awaitOtherCalls();
   Value gate = load("gate"), up = load("up");
-  store(gatedProduct(b, product.getKind(), gate, up, arg("beta"),
-                     arg("linear")),
-        "out");
+  store(
+      gatedProduct(b, product.getKind(), gate, up, arg("beta"), arg("linear")),
+      "out");
 }
 
 /// The row of x that entry `entry` of the indices names. They live in device

@@ -376,10 +376,12 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
         FailureOr<dplr::GroupedMatmulOp> op = matchMatmul(function);
         if (failed(op))
           return signalPassFailure();
-        FailureOr<tile::ScheduleAttr> schedule = chooseMatmul(*op, *row, vTile);
-        if (failed(schedule))
+        FailureOr<MatmulSchedules> schedules = chooseMatmul(*op, *row, vTile);
+        if (failed(schedules))
           return signalPassFailure();
-        function->setAttr(tile::kScheduleAttr, *schedule);
+        function->setAttr(tile::kScheduleAttr, schedules->usual);
+        if (schedules->few)
+          function->setAttr(tile::kFewProgramsAttr, schedules->few);
         continue;
       }
       FailureOr<tile::ScheduleAttr> schedule = select(function, *row);

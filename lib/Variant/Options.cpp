@@ -173,7 +173,8 @@ const std::vector<VariantOption> &variantOptions() {
          return store(v.normEps, parseNumber<double>(t), "norm-eps", t,
                       epsilons);
        }},
-      {"rows", rowOps, "form rows: the operation; form matmul: none, silu or situ",
+      {"rows", rowOps,
+       "form rows: the operation; form matmul: none, silu or situ",
        [](Variant &v, std::string_view t) {
          return store(v.rows, parseRowOp(t), "rows", t, rowOps);
        }},

@@ -69,6 +69,23 @@ func.func @columns(%x: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
 
 // -----
 
+func.func @no_products(%out: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #tile.schedule<target = "sm_90a", form = "matmul", chunk = 64, leaf = 1,
+                v_tile = 128, warps = 8, stages = 4, operand = bf16, gram = bf16, roles = "warpgroups">} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %x = arith.constant dense<1.0> : tensor<128x64xf32>
+  // expected-error @below {{has no turns that roles warpgroups can lower in stage tile-to-nvvm, which add products of bf16 tiles in panels of 3 buffers and more, 64 rows for four warps, to carried tiles; roles fused takes any}}
+  %r = scf.for %i = %c0 to %n step %c1 iter_args(%y = %x) -> (tensor<128x64xf32>) {
+    %z = arith.addf %y, %x : tensor<128x64xf32>
+    scf.yield %z : tensor<128x64xf32>
+  }
+  tile.store %r, %out[%c0] stride %n valid [%n, %n] align 4 : tensor<128x64xf32>, !tile.ref<f32>
+  return
+}
+
+// -----
+
 #w = #tile.schedule<target = "sm_90a", form = "attention", chunk = 64, leaf = 1,
                     v_tile = 128, warps = 8, stages = 2, operand = bf16, gram = bf16, roles = "warpgroups">
 

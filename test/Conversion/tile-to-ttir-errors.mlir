@@ -92,6 +92,15 @@ module {
 
 // -----
 
+func.func @rows_by_an_order(%x: !tile.ref<f32>, %o: !tile.ref<i32>, %i: index) attributes {tile.kernel} {
+  // expected-error @below {{'tile.load' op has no Triton IR with rows by an order}}
+  %0 = tile.load %x[%i] stride %i valid [%i, %i] rows(%o[%i] each %i of %i : !tile.ref<i32>) align 16
+      : !tile.ref<f32> -> tensor<16x16xf32>
+  return
+}
+
+// -----
+
 func.func @greatest(%x: !tile.ref<f32>) attributes {tile.kernel} {
   %0 = arith.constant dense<1.0> : tensor<16x16xf32>
   // expected-error @below {{'tile.reduce' op has no Triton IR; only sums have}}

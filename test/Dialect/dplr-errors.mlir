@@ -336,6 +336,34 @@ func.func @latent_attention_c1(%q: tensor<?x?x?xf32>, %t: tensor<?x?xi32>, %n: t
 
 // -----
 
+func.func @grouped_matmul_c1(%x: tensor<?x?xbf16>, %w: tensor<?x?x?xf16>, %t: tensor<?xi32>, %n: i64) {
+  // expected-error @below {{expected weights of the input's type 'bf16', but got 'tensor<?x?x?xf16>'}}
+  %y, %s = dplr.grouped_matmul %x by(%w : tensor<?x?x?xf16>) tiles(%t : tensor<?xi32>)
+      starts(%t : tensor<?xi32>) order(%t : tensor<?xi32>) each(%n) : tensor<?x?xbf16>, tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c2(%x: tensor<?x?xbf16>, %w: tensor<?x?x?xbf16>, %t: tensor<?xi32>, %n: i64) {
+  // expected-error @below {{expected a kind exactly with up}}
+  %y, %s = dplr.grouped_matmul %x by(%w : tensor<?x?x?xbf16>) gated <silu> tiles(%t : tensor<?xi32>)
+      starts(%t : tensor<?xi32>) order(%t : tensor<?xi32>) each(%n) : tensor<?x?xbf16>, tensor<?x?xf32>
+  return
+}
+
+// -----
+
+func.func @grouped_matmul_c3(%x: tensor<?x?xbf16>, %w: tensor<?x?x?xbf16>, %t: tensor<?xi32>, %n: i64, %b: f32) {
+  // expected-error @below {{expected beta and linear exactly with situ}}
+  %y, %s = dplr.grouped_matmul %x by(%w : tensor<?x?x?xbf16>) gated <silu> up(%w : tensor<?x?x?xbf16>) beta(%b)
+      tiles(%t : tensor<?xi32>) starts(%t : tensor<?xi32>) order(%t : tensor<?xi32>) each(%n)
+      : tensor<?x?xbf16>, tensor<?x?xf32>
+  return
+}
+
+// -----
+
 func.func @prompt_attention_c1(%q: tensor<?x?x?xbf16>, %r: tensor<?x?xf32>, %t: tensor<?xi32>,
     %b: tensor<?x?x?xf32>, %m: tensor<?x?xf32>, %n: i64, %x: f32) {
   // expected-error @below {{expected shared parts of the queries' type 'bf16', but got 'f32'}}

@@ -170,6 +170,18 @@ func.func @attention(%q: tensor<?x?x?xbf16>, %c: tensor<?x?x?xbf16>,
   return %o : tensor<?x?x?xbf16>
 }
 
+// CHECK: dplr.grouped_matmul %{{.*}} by(%{{.*}} : tensor<?x?x?xbf16>) tiles(%{{.*}} : tensor<?xi32>) starts(%{{.*}} : tensor<?xi32>) order(%{{.*}} : tensor<?xi32>) each(%{{.*}}) : tensor<?x?xbf16>, tensor<?x?xf32>
+// CHECK: dplr.grouped_matmul %{{.*}} by(%{{.*}} : tensor<?x?x?xbf16>) gated <situ> up(%{{.*}} : tensor<?x?x?xbf16>) beta(%{{.*}}) linear(%{{.*}}) tiles(
+func.func @matmul(%x: tensor<?x?xbf16>, %w: tensor<?x?x?xbf16>, %t: tensor<?xi32>, %n: i64, %b: f32)
+    -> (tensor<?x?xbf16>, tensor<?x?xf32>) {
+  %y, %s = dplr.grouped_matmul %x by(%w : tensor<?x?x?xbf16>) tiles(%t : tensor<?xi32>)
+      starts(%t : tensor<?xi32>) order(%t : tensor<?xi32>) each(%n) : tensor<?x?xbf16>, tensor<?x?xf32>
+  %z, %r = dplr.grouped_matmul %x by(%w : tensor<?x?x?xbf16>) gated <situ> up(%w : tensor<?x?x?xbf16>)
+      beta(%b) linear(%b) tiles(%t : tensor<?xi32>) starts(%t : tensor<?xi32>) order(%t : tensor<?xi32>)
+      each(%n) : tensor<?x?xbf16>, tensor<?x?xf32>
+  return %y, %r : tensor<?x?xbf16>, tensor<?x?xf32>
+}
+
 // CHECK: dplr.prompt_attention %{{.*}} expanded(%{{.*}}) shared(%{{.*}} : tensor<?x?xbf16>) offsets(%{{.*}}, %{{.*}} : tensor<?xi32>) before(%{{.*}}, %{{.*}} : tensor<?x?x?xf32>, tensor<?x?xf32>) later(%{{.*}}) scale(%{{.*}}) up_to 192 values 128 : tensor<?x?x?xbf16>
 func.func @prompt(%q: tensor<?x?x?xbf16>, %kv: tensor<?x?x?xbf16>,
     %r: tensor<?x?xbf16>, %t: tensor<?xi32>, %k: tensor<?xi32>,

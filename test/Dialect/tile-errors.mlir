@@ -1,7 +1,7 @@
 // One negative per label of dialect/Tile/SPEC.md.
 // RUN: kdac-opt %s --split-input-file --verify-diagnostics
 
-// expected-error @below {{expected form "chunk", "step", "rows" or "attention", but got "scan"}}
+// expected-error @below {{expected form "chunk", "step", "rows", "attention" or "matmul", but got "scan"}}
 func.func private @schedule_c1() attributes {tile.schedule = #tile.schedule<
   target = "host", form = "scan", chunk = 64, leaf = 16, v_tile = 64, warps = 1, stages = 1, operand = f32, gram = f32>}
 
@@ -176,6 +176,24 @@ func.func @access_c2_rank(%r: !tile.ref<f32>, %i: index) {
 func.func @access_c3(%r: !tile.ref<f32>, %i: index) {
   // expected-error @below {{expected a tile of rank 2 to transpose, but got 'tensor<64xf32>'}}
   %0 = tile.load %r[%i] stride %i valid [%i] transposed align 16 : !tile.ref<f32> -> tensor<64xf32>
+  return
+}
+
+// -----
+
+func.func @access_c5(%r: !tile.ref<f32>, %o: !tile.ref<i32>, %i: index) {
+  // expected-error @below {{expected order, first, each and count together}}
+  %0 = "tile.load"(%r, %i, %i, %i, %i, %o) <{align = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 2, 1, 0, 0, 0>}>
+      : (!tile.ref<f32>, index, index, index, index, !tile.ref<i32>) -> tensor<64x16xf32>
+  return
+}
+
+// -----
+
+func.func @access_c6(%r: !tile.ref<f32>, %o: !tile.ref<i64>, %i: index) {
+  // expected-error @below {{expected i32 numbers of rows that are not transposed, but got '!tile.ref<i64>' for 'tensor<64x16xf32>'}}
+  %0 = tile.load %r[%i] stride %i valid [%i, %i] rows(%o[%i] each %i of %i : !tile.ref<i64>) align 4
+      : !tile.ref<f32> -> tensor<64x16xf32>
   return
 }
 

@@ -106,15 +106,18 @@ func.func @slots(%f: !tile.ref<f32>, %i: !tile.ref<i32>, %s: !tile.ref<i64>,
 // CHECK: tile.load %{{.*}}[%{{.*}}] stride %{{.*}} valid[%{{.*}}, %{{.*}}] align 16 : !tile.ref<bf16> -> tensor<64x128xbf16>
 // CHECK: tile.load %{{.*}}[%{{.*}}] stride %{{.*}} valid[%{{.*}}, %{{.*}}] transposed align 4 : !tile.ref<bf16> -> tensor<128x64xbf16>
 // CHECK: tile.load %{{.*}}[%{{.*}}] stride %{{.*}} valid[%{{.*}}] align 2 : !tile.ref<bf16> -> tensor<64xbf16>
+// CHECK: tile.load %{{.*}}[%{{.*}}] stride %{{.*}} valid[%{{.*}}, %{{.*}}] rows(%{{.*}}[%{{.*}}] each %{{.*}} of %{{.*}} : !tile.ref<i32>) align 16 : !tile.ref<bf16> -> tensor<64x128xbf16>
 // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}] stride %{{.*}} valid[%{{.*}}, %{{.*}}] align 16 : tensor<64x128xbf16>, !tile.ref<bf16>
 // CHECK: tile.store %{{.*}}, %{{.*}}[%{{.*}}] stride %{{.*}} valid[%{{.*}}, %{{.*}}] transposed align 1 : tensor<128x64xbf16>, !tile.ref<bf16>
-func.func @memory(%ref: !tile.ref<bf16>, %i: index) {
+func.func @memory(%ref: !tile.ref<bf16>, %order: !tile.ref<i32>, %i: index) {
   %0 = tile.load %ref[%i] stride %i valid [%i, %i] align 16
       : !tile.ref<bf16> -> tensor<64x128xbf16>
   %1 = tile.load %ref[%i] stride %i valid [%i, %i] transposed align 4
       : !tile.ref<bf16> -> tensor<128x64xbf16>
   %2 = tile.load %ref[%i] stride %i valid [%i] align 2
       : !tile.ref<bf16> -> tensor<64xbf16>
+  %3 = tile.load %ref[%i] stride %i valid [%i, %i] rows(%order[%i] each %i of %i : !tile.ref<i32>) align 16
+      : !tile.ref<bf16> -> tensor<64x128xbf16>
   tile.store %0, %ref[%i] stride %i valid [%i, %i] align 16
       : tensor<64x128xbf16>, !tile.ref<bf16>
   tile.store %1, %ref[%i] stride %i valid [%i, %i] transposed align 1

@@ -40,6 +40,17 @@ std::vector<int64_t> shapeOf(const Case &c, const std::string &name) {
       return {c.sequences() + 2, entries / (c.sequences() + 2)};
     return {entries};
   }
+  if (v.form == Form::Matmul) {
+    const Buffer *buffer = c.find(name);
+    if (!buffer)
+      return {0};
+    const Layout &layout = buffer->layout();
+    if (name == "x")
+      return {layout.tokens, layout.width};
+    if (name == "weights" || name == "up")
+      return {c.sequences(), layout.tokens / c.sequences(), layout.width};
+    return {layout.width}; // tiles, starts, order
+  }
   if (v.form == Form::Prompt) {
     const Buffer *buffer = c.find(name);
     bool isLogs = name == "before_logs";
@@ -98,6 +109,8 @@ FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
   }
   if (c.spec().variant.form == Form::Prompt)
     arguments.push_back({&c.spec().later, {}});
+  if (c.spec().variant.form == Form::Matmul)
+    arguments.push_back({&c.spec().heads, {}});
   std::vector<float> scales;
   scales.reserve(2); // arguments point to them
   for (const Arg &arg : kernelArgs(c.spec().variant))
@@ -115,7 +128,7 @@ FailureOr<Results> interpretCase(ModuleOp module, const Case &c) {
   got.out = std::move((*results)[0].data);
   if (c.spec().variant.form == Form::Prompt)
     got.logs = std::move((*results)[2].data);
-  else if (results->size() > 1)
+  else if (c.spec().variant.form != Form::Matmul && results->size() > 1)
     got.finalState = std::move((*results)[1].data);
   return got;
 }

@@ -85,6 +85,25 @@ TEST(Interpreter, EqualsTheOracleOnAttention) {
   }
 }
 
+TEST(Interpreter, EqualsTheOracleOnProductsOfGroups) {
+  MLIRContext context;
+  for (RowOp kind : {RowOp::None, RowOp::Silu, RowOp::Situ})
+    for (bool isGrouped : {false, true}) {
+      CaseSpec spec;
+      spec.variant.form = Form::Matmul;
+      spec.variant.rows = kind;
+      ASSERT_EQ(resolve(spec.variant), std::nullopt);
+      if (isGrouped)
+        spec.lengths = {5, 0, 130, 9};
+      spec.tokens = 11;
+      spec.heads = isGrouped ? 3 : 1;
+      spec.hasSlots = spec.hasBadIndices = isGrouped;
+      spec.columns = 24;
+      spec.outputs = 10;
+      expectOracle(context, spec);
+    }
+}
+
 TEST(Interpreter, EqualsTheOracleOnPrompts) {
   MLIRContext context;
   for (bool hasBefore : {false, true}) {

@@ -121,6 +121,32 @@ TEST(Manifest, AttentionThatCannotExist) {
             "attention");
 }
 
+TEST(Manifest, ProductsOfGroupsMayBeGated) {
+  Variant v;
+  v.form = Form::Matmul;
+  ASSERT_EQ(resolve(v), std::nullopt);
+  EXPECT_EQ(variantName(v), "matmul.bf16.host");
+  v.rows = RowOp::Situ;
+  ASSERT_EQ(resolve(v), std::nullopt);
+  EXPECT_EQ(variantName(v), "matmul.situ.bf16.host");
+  StatusOr<Variant> back = variantFromJson(toJson(v));
+  ASSERT_TRUE(back.ok()) << back.status().message();
+  EXPECT_EQ(toJson(*back), toJson(v));
+  v.rows = RowOp::Sigmoid;
+  EXPECT_EQ(resolve(v), "rows sigmoid is not supported in form matmul; use "
+                        "none, silu or situ");
+  v.rows = RowOp::Silu;
+  v.width = 64;
+  EXPECT_EQ(resolve(v),
+            "width belongs to form rows; leave it out with form matmul");
+  v.width = 0;
+  v.dtype = DType::F32;
+  v.target = "sm_80";
+  EXPECT_EQ(resolve(v),
+            "dtype f32 is not supported in form matmul on GPUs, whose "
+            "products round it; use bf16 or f16, or target host");
+}
+
 TEST(Manifest, PromptsAreAttentionOfTheirOwn) {
   Variant v;
   v.form = Form::Prompt;

@@ -77,7 +77,7 @@ TEST(PackSpec, ErrorsNameTheLine) {
   std::string head = "targets: [host]\nvariants:\n";
   EXPECT_EQ(errorOf(head + "  - {form: scan}\n"),
             "spec.yaml:3: form 'scan' is not supported; use chunk, step, rows, "
-            "attention or prompt");
+            "attention, prompt or matmul");
   EXPECT_EQ(errorOf(head + "  - {form: chunk}\n  - {frm: step}\n"),
             "spec.yaml:4: unknown option 'frm'; `kdac compile --help` lists "
             "the options");

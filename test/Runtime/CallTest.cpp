@@ -209,6 +209,40 @@ TEST(CheckPrompt, SizesFit64Bits) {
             "the sizes make a tensor larger than 2^63 bytes");
 }
 
+/// A call of form matmul that could be, but for `sizes`.
+std::string matmulRefusal(std::map<std::string, int64_t> sizes,
+                          const std::string &absent = "") {
+  for (auto [name, size] : {std::pair("D", 64),
+                            {"E", 66},
+                            {"x_stride", 64},
+                            {"out_stride", 66},
+                            {"sums_stride", 66}})
+    sizes.try_emplace(name, size);
+  return attentionRefusal(std::move(sizes), Form::Matmul, absent);
+}
+
+TEST(CheckMatmul, SizesAreThoseOfTheTensors) {
+  EXPECT_EQ(matmulRefusal({}), "");
+  EXPECT_EQ(matmulRefusal({{"T", 2}, {"out_stride", 64}}),
+            "argument out_stride = 64 is less than the 66 elements of a row");
+  EXPECT_EQ(matmulRefusal({{"T", 2}, {"sums_stride", 64}}, "sums"), "");
+  EXPECT_EQ(matmulRefusal({{"D", 60}}),
+            "argument D = 60 is not a multiple of 8 elements");
+  EXPECT_EQ(matmulRefusal({{"E", 65}}),
+            "argument E = 65 is not a multiple of 2 elements");
+  EXPECT_EQ(matmulRefusal({{"each", 0}}),
+            "argument each = 0 should be at least 1 and less than 2^31");
+  EXPECT_EQ(matmulRefusal({{"R", int64_t(1) << 31}}),
+            "arguments T = 1 and R = 2147483648 should be less than 2^31");
+  EXPECT_EQ(matmulRefusal({}, "starts"),
+            "arguments tiles and starts belong together; give both or neither");
+  EXPECT_EQ(matmulRefusal({{"G", int64_t(1) << 50}}),
+            "the sizes make a tensor larger than 2^63 bytes");
+  EXPECT_EQ(matmulRefusal({{"R", 1 << 30}, {"x_stride", int64_t(1) << 40}}),
+            "argument x_stride = 1099511627776 makes a tensor larger than 2^63 "
+            "bytes");
+}
+
 TEST(CheckPrompt, AveragesHaveLogarithms) {
   EXPECT_EQ(promptRefusal({}, "before_logs"),
             "arguments before and before_logs belong together; give both or "

@@ -171,6 +171,9 @@ TEST_F(Select, RowsAreAKindOfTheirOwn) {
   refuses(prompt,
           "no variant of the pack fits prompt.k128v64.f32 on this processor: "
           "it has no attention of prompts");
+  refuses({{{"form", "matmul"}, {"rows", "none"}, {"dtype", "f32"}}, {}},
+          "no variant of the pack fits matmul.f32 on this processor: it has no "
+          "products of groups");
   PackWriter writer;
   add(writer, "host", ImageKind::HostSo, "x86-64", [](Variant &v) {
     v.form = Form::Rows;

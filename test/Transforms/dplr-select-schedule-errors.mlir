@@ -29,6 +29,14 @@ func.func @no_attention(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form
 
 // -----
 
+// expected-error @below {{expected one dplr.grouped_matmul with form matmul, but got 1 ops}}
+func.func @no_matmul(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form<matmul>} {
+  %y = dplr.add %x, %x : tensor<?x?xbf16>
+  return
+}
+
+// -----
+
 // expected-error @below {{expected one dplr.prompt_attention with form prompt, but got 1 ops}}
 func.func @no_prompt(%x: tensor<?x?xbf16>) attributes {dplr.form = #dplr.form<prompt>} {
   %y = dplr.add %x, %x : tensor<?x?xbf16>

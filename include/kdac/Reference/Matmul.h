@@ -9,8 +9,9 @@ namespace kdac::reference {
 
 /// Everything that a call of form matmul reads.
 struct MatmulOperands {
-  Rows x;           ///< (row, 0): [width]
-  Rows weights, up; ///< (group * columns + column, 0): [width]; up of gated ones
+  Rows x; ///< (row, 0): [width]
+  Rows weights,
+      up; ///< (group * columns + column, 0): [width]; up of gated ones
   /// [group, first entry], ...; empty: one group, all entries
   std::vector<int64_t> tiles, starts;
   std::vector<int64_t> order; ///< [entries]; empty: entry e has row e

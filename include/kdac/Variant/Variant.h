@@ -161,12 +161,12 @@ struct Arg {
 /// longest sequence, `later` keys that follow in other calls, and one row
 /// stride for q, kv, shared and out), then scale.
 ///
-/// Of form matmul: x weights up (with silu or situ) tiles starts order out sums,
-/// then sizes (T entries, which are rows of out and sums, D elements of a row of
-/// x, E of one of out, R rows of x, G groups, `tile_count` tiles of up to
-/// matmulRows entries, `each` entries of a row of x, and one row stride for x,
-/// out and sums), then scales (situ: beta, linear). tiles and starts are absent
-/// together, of one group, whose tiles follow one another.
+/// Of form matmul: x weights up (with silu or situ) tiles starts order out
+/// sums, then sizes (T entries, which are rows of out and sums, D elements of a
+/// row of x, E of one of out, R rows of x, G groups, `tile_count` tiles of up
+/// to matmulRows entries, `each` entries of a row of x, and one row stride for
+/// x, out and sums), then scales (situ: beta, linear). tiles and starts are
+/// absent together, of one group, whose tiles follow one another.
 ///
 /// With slots, h0 and ht are pools, as a rule the same one: head hv of slot s
 /// is the contiguous matrix at `s * slot_pitch + hv * head_pitch` elements.

@@ -82,27 +82,6 @@ struct LatentArgs {
   int qStride, outStride, heads;
 };
 
-/// Tiles of rows that run together; the grid has whole bands.
-constexpr int bandTiles = 16;
-constexpr int gemmTileRows = 128, gemmTileColumns = 128; ///< gated: half of it
-constexpr int gemmSharedBytes = 3 * 2 * 128 * 64 * 2 + 1024;
-
-/// c [rows, n] = a b^T, for one matrix b or one of many by expert.
-struct GemmArgs {
-  const void *a, *b;
-  const void *b2; ///< dual: c = activation(a bᵀ) (a b2ᵀ)
-  void *c;
-  int m, n, k, aStride, cStride, isF32;
-  int tilesM; ///< of 128 rows
-  /// Experts: tile i has rows tiles[i].y and on of the sorted entries, expert
-  /// tiles[i].x; row r of the entries is row order[r] / perRow of a.
-  const int *tiles;  ///< [tiles, 2], expert -1: none; null: one matrix
-  const int *starts; ///< [experts + 1]
-  const int *order;  ///< null: rows as they are
-  int perRow;
-  ActivationArgs activation;
-};
-
 } // namespace kdac::model::gpu
 
 #endif // KDAC_LIB_MODEL_GPU_ARGS_H

@@ -153,28 +153,6 @@ DEVICE Eight<float> streamEight(const float *p) {
   return {{streamQuad(p), streamQuad(p + 4)}};
 }
 
-// Asynchronous copies into shared memory.
-DEVICE uint32_t sharedAddress(const void *p) {
-  uint32_t address;
-  asm("{ .reg .u64 t; cvta.to.shared.u64 t, %1; cvt.u32.u64 %0, t; }"
-      : "=r"(address)
-      : "l"(p));
-  return address;
-}
-/// 16 bytes, or zeros where there is nothing to copy.
-DEVICE void copyAsync(uint32_t to, const void *from, bool exists) {
-  int bytes = exists ? 16 : 0;
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to),
-               "l"(from), "r"(bytes)
-               : "memory");
-}
-DEVICE void commitCopies() {
-  asm volatile("cp.async.commit_group;" ::: "memory");
-}
-/// Until at most N groups of copies are under way.
-template <int N> DEVICE void waitCopies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(N) : "memory");
-}
 } // namespace kdac::model::gpu
 
 #endif // KDAC_LIB_MODEL_GPU_CUDA_CUH

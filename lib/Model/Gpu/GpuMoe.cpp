@@ -71,32 +71,25 @@ void GpuOps::expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
          static_cast<int>(entries), scratch.starts, scratch.order,
          scratch.place);
   launch("list_tiles", {{1, 1, 1}, 256}, scratch.starts, experts,
-         gpu::gemmTileRows, static_cast<int>(tiles), scratch.tiles);
-  gpu::GemmArgs g = {};
-  g.a = x.data;
-  g.b = base.gate.data;
-  g.b2 = base.up.data;
-  g.c = scratch.hidden;
-  g.n = static_cast<int>(base.gate.out);
-  g.k = static_cast<int>(base.gate.in);
-  g.aStride = static_cast<int>(x.stride);
-  g.cStride = g.n;
-  g.tilesM = static_cast<int>(tiles);
-  g.tiles = scratch.tiles;
-  g.starts = scratch.starts;
-  g.order = scratch.order;
-  g.perRow = static_cast<int>(routing.topK);
-  g.activation = activation();
-  gemm(g, true);
-  g.a = scratch.hidden;
-  g.b = base.down.data;
-  g.b2 = nullptr;
-  g.c = scratch.parts;
-  g.k = g.aStride = g.n;
-  g.n = g.cStride = static_cast<int>(base.down.out);
-  g.order = nullptr;
-  gemm(g, false);
-  Rows parts = {scratch.parts, entries, y.width, g.cStride, limits.type};
+         static_cast<int>(matmulRows), static_cast<int>(tiles), scratch.tiles);
+  SortedEntries sorted;
+  sorted.experts = experts;
+  sorted.tiles = tiles;
+  sorted.tileList = scratch.tiles;
+  sorted.starts = scratch.starts;
+  sorted.order = scratch.order;
+  sorted.each = routing.topK;
+  Rows hidden = {scratch.hidden, entries, base.gate.out, base.gate.out,
+                 limits.type};
+  setExperts(gatedKernel->call, config, x, base.gate, base.up, hidden, sorted);
+  launchPacked(*gatedKernel);
+  sorted.order = nullptr;
+  sorted.each = 1;
+  Rows parts = {scratch.parts, entries, base.down.out, base.down.out,
+                limits.type};
+  setExperts(matmulKernel->call, config, hidden, base.down, Matrix(), parts,
+             sorted);
+  launchPacked(*matmulKernel);
   launchRows(RowOp::Combine, 0, [&](NamedCall &call) {
     setCombine(call, parts, scratch.place, routing.weight, routing.topK, y);
   });

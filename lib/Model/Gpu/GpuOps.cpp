@@ -56,6 +56,9 @@ Status GpuOps::prepare(const PackReader &pack) {
   if (hasFastAttention())
     if (Status s = loadAttention(pack); !s.ok())
       return s;
+  if (limits.type == Element::BF16)
+    if (Status s = loadMatmul(pack); !s.ok())
+      return s;
   const Device &device = gpu->device();
   auto load = [&](const PackVariant &v) {
     return GpuKernel::load(device, pack, v);
@@ -74,8 +77,27 @@ Status GpuOps::prepare(const PackReader &pack) {
   return Status::success();
 }
 
+Status GpuOps::loadMatmul(const PackReader &pack) {
+  Place place{&gpu->device().info()};
+  for (auto *to : {&matmulKernel, &gatedKernel}) {
+    bool isGated = to == &gatedKernel;
+    if (isGated && config.experts == 0)
+      continue;
+    StatusOr<const PackVariant *> variant =
+        selectMatmul(pack, place, config, limits.type, isGated);
+    if (!variant.ok())
+      return variant.status();
+    StatusOr<GpuKernel> kernel =
+        GpuKernel::load(gpu->device(), pack, **variant);
+    if (!kernel.ok())
+      return kernel.status();
+    *to = std::make_unique<KdaKernel>(std::move(*kernel));
+  }
+  return Status::success();
+}
+
 int64_t GpuOps::tilesOf(int64_t entries) const {
-  return entries / gpu::gemmTileRows + std::min(config.experts, entries);
+  return entries / matmulRows + std::min(config.experts, entries);
 }
 
 void GpuOps::layOut(char *base) {
@@ -265,16 +287,6 @@ void GpuOps::fewRows(const Product *list, int64_t count) {
   launch(isLong ? "products_long_bf16" : name, {{blocks, 1, 1}}, call);
 }
 
-void GpuOps::gemm(const gpu::GemmArgs &args, bool isGated) {
-  int64_t columns = gpu::gemmTileColumns / (isGated ? 2 : 1);
-  int64_t bands = (args.tilesM + gpu::bandTiles - 1) / gpu::bandTiles;
-  launch(isGated ? "gemm_gated_bf16" : "gemm_bf16",
-         {{bands * gpu::bandTiles * ((args.n + columns - 1) / columns), 1, 1},
-          256,
-          gpu::gemmSharedBytes},
-         args);
-}
-
 /// f32 takes few rows at a time: it is there to be exact.
 void GpuOps::manyRows(const Product &p) {
   constexpr int64_t blasRows = 64; // fewer hardly fill its tiles
@@ -284,19 +296,9 @@ void GpuOps::manyRows(const Product &p) {
       first = blas->matmul(p.x, *p.w, p.y, scratch.blas, gpu->stream());
     return;
   }
-  if (limits.type == Element::BF16) {
-    gpu::GemmArgs g = {};
-    g.a = p.x.data;
-    g.b = p.w->data;
-    g.c = p.y.data;
-    g.m = static_cast<int>(p.x.rows);
-    g.n = static_cast<int>(p.w->out);
-    g.k = static_cast<int>(p.w->in);
-    g.aStride = static_cast<int>(p.x.stride);
-    g.cStride = static_cast<int>(p.y.stride);
-    g.isF32 = p.y.type == Element::F32;
-    g.tilesM = (g.m + gpu::gemmTileRows - 1) / gpu::gemmTileRows;
-    return gemm(g, false);
+  if (matmulKernel && suitsMatmul(p)) {
+    setMatmul(matmulKernel->call, p);
+    return launchPacked(*matmulKernel);
   }
   for (int64_t row = 0; row < p.x.rows; row += fewRowsMost) {
     int64_t count = std::min(fewRowsMost, p.x.rows - row);

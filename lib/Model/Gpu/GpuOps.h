@@ -3,6 +3,7 @@
 #define KDAC_LIB_MODEL_GPU_GPUOPS_H
 
 #include "../AttentionCall.h"
+#include "../MatmulCall.h"
 #include "../NamedCall.h"
 #include "../RowCalls.h"
 #include "Args.h"
@@ -126,8 +127,13 @@ private:
   }
   void fewRows(const Product *list, int64_t count);
   void manyRows(const Product &p);
-  /// The kernels of Gemm.cuh.
-  void gemm(const gpu::GemmArgs &args, bool isGated);
+  Status loadMatmul(const PackReader &pack);
+  /// Enqueues a kernel of the pack, whose call is set.
+  void launchPacked(KdaKernel &one) {
+    if (first.ok())
+      first = one.kernel.launch(gpu->stream(), one.call.arguments(),
+                                /*overlap=*/true);
+  }
   /// The fast forms of attention: the pack's kernels for single tokens, with
   /// Decode.cuh around it, and for longer pieces on expanded keys.
   bool hasFastAttention() const;
@@ -148,12 +154,13 @@ private:
                                Rows out) const;
 
   std::shared_ptr<Gpu> gpu;
-  std::unique_ptr<CublasLt> blas; ///< null: Gemm.cuh does its work
+  std::unique_ptr<CublasLt> blas; ///< null: matmulKernel does its work
   ModelConfig config;
   GpuLimits limits;
   Status first;
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
   std::unique_ptr<KdaKernel> latentKernel, promptKernel; ///< where it is fast
+  std::unique_ptr<KdaKernel> matmulKernel, gatedKernel;  ///< of bf16
   RowCalls<GpuKernel> rowCalls;
   int64_t workspaceBytes = 0;
   CallLayout layout;

@@ -3,6 +3,5 @@
 #include "Attention.cuh"
 #include "Decode.cuh"
 #include "Elementwise.cuh"
-#include "Gemm.cuh"
 #include "Moe.cuh"
 #include "Products.cuh"

@@ -1,5 +1,5 @@
 // Promises: routing, and experts: of few rows straight from the weights, of
-// many rows sorted by expert for the products of Gemm.cuh. Always in the order
+// many rows sorted by expert for the products by expert. Always in the order
 // of rows, without atomics. Twin: lib/Model/HostMoe.cpp.
 #ifndef KDAC_LIB_MODEL_GPU_MOE_CUH
 #define KDAC_LIB_MODEL_GPU_MOE_CUH
