@@ -20,7 +20,8 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
     `tile.few_programs`: dplr-to-tile makes both kernels, and the sizes of a call
     pick one. `tile.assisted` is a third one for calls between the two, whose whole
     programs leave a quarter of the GPU idle: clusters of three with a block that
-    prepares for them, and what is left over half as wide beside them.
+    prepares for them, and what is left over half as wide beside them. A matmul by
+    wgmma has narrow parts of its result as `tile.few_programs`.
     `tile.segments` asks for another, for few programs of many chunks: the sequence is cut into segments that are joined by their exact affine
     transfer (docs/ARCHITECTURE.md, "Segments").
   }];
@@ -92,7 +93,7 @@ def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
     roles read from shared memory.
 
     Under `roles = warpgroups` what products read lies in panels, tiles of the loops in
-    rings that all loops share.
+    rings that all loops share, whichever loops these are in.
 
     Numerics: none; no value changes.
   }];
@@ -112,7 +113,10 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     `roles = assisted` the last of four blocks has no program and prepares every third
     chunk of the others'.
 
-    Under `roles = warpgroups` the loops of a kernel, one going on where the other
+    Under `roles = warpgroups` the turns of a matmul add to accumulators, products of
+    one running when those of the next start, and in a loop around them the first
+    copies of a part come before the part before it is stored
+    (lib/Conversion/GpuMatmul.cpp). In attention the loops of a kernel, one going on where the other
     ends, are one sequence of turns by wgmma, and what makes weights of a turn's scores
     runs beside the product of the weights of the turn before (lib/Conversion/GpuTurns.cpp).
 

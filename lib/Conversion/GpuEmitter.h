@@ -170,6 +170,9 @@ public:
   /// To another block of the cluster, whose barrier alone says when it is done.
   void bulkSend(Value clusterTo, Value shared, int64_t bytes,
                 Value clusterBarrier);
+  /// 16 bytes by cp.async, of which `count` (i32, 0 or 16) exist, the others
+  /// are zeros; the 256 bytes that they are part of come to the L2.
+  void copyFetching(Value shared, Value global, Value count);
   /// Asks for whole, aligned 16 bytes of global memory in the L2.
   void prefetch(Value global, int64_t bytes);
   /// Until all but the `left` last stores are done, or have read their source.

@@ -70,7 +70,8 @@ void MatmulLowering::copyOf(Value number) {
   IRMapping present = at.scalars;
   at.locateIteration(loop, asIndex(number));
   for (auto &[op, layout] : loads)
-    copy(cast<tile::LoadOp>(op), layout, bufferOf(op->getResult(0), number));
+    copy(cast<tile::LoadOp>(op), layout, bufferOf(op->getResult(0), number),
+         /*fetchesNext=*/true);
   NVVM::CpAsyncCommitGroupOp::create(b);
   at.scalars = present;
 }

@@ -35,8 +35,8 @@ Layout PanelLowering::copyLayout(tile::LoadOp load) {
   return at.linear(load.getResult().getType().getShape(), 8);
 }
 
-void PanelLowering::copy(tile::LoadOp load, const Layout &layout,
-                         Value buffer) {
+void PanelLowering::copy(tile::LoadOp load, const Layout &layout, Value buffer,
+                         bool fetchesNext) {
   auto type = load.getResult().getType();
   tile::PlaceAttr place = at.place(load.getResult());
   for (const Group &group : layout.groups) {
@@ -49,12 +49,15 @@ void PanelLowering::copy(tile::LoadOp load, const Layout &layout,
       offset = b.add(offset, buffer);
     Value valid = at.validity(at.scalars.lookup(load.getRef()), load.getValid(),
                               type.getShape(), group);
-    NVVM::CpAsyncOp::create(
-        b,
-        b.bytes(at.sharedBase, offset,
-                place.getOffset() + group.row.offset * 128),
-        at.globalPointer(load, group), 16, NVVM::LoadCacheModifierKind::CG,
-        arith::SelectOp::create(b, valid, b.i32(16), b.i32(0)));
+    Value to = b.bytes(at.sharedBase, offset,
+                       place.getOffset() + group.row.offset * 128);
+    Value from = at.globalPointer(load, group);
+    Value count = arith::SelectOp::create(b, valid, b.i32(16), b.i32(0));
+    if (fetchesNext)
+      b.copyFetching(to, from, count);
+    else
+      NVVM::CpAsyncOp::create(b, to, from, 16, NVVM::LoadCacheModifierKind::CG,
+                              count);
   }
 }
 

@@ -26,8 +26,10 @@ protected:
   /// How threads divide the copies of a tile.
   Layout copyLayout(tile::LoadOp load);
   /// 16 bytes a thread and turn, to their place in the panels; zeros where
-  /// there is nothing.
-  void copy(tile::LoadOp load, const Layout &layout, Value buffer);
+  /// there is nothing. With `fetchesNext` what the next turn copies of the same
+  /// rows comes to the L2, every other turn.
+  void copy(tile::LoadOp load, const Layout &layout, Value buffer,
+            bool fetchesNext = false);
   /// Makes what has arrived visible to products, and lets buffers be
   /// overwritten that everybody is done with.
   void meet(int64_t groupsLeft);

@@ -101,8 +101,10 @@ LogicalResult TurnLowering::match(scf::ForOp loop) {
 void TurnLowering::copyOf(ArrayRef<tile::LoadOp> loads, Value number) {
   IRMapping present = at.scalars;
   at.locateIteration(turns.back().loop, asIndex(number));
-  for (tile::LoadOp load : loads)
-    copy(load, copyLayout(load), bufferOf(load.getResult(), number));
+  for (tile::LoadOp load : loads) {
+    Value buffer = bufferOf(load.getResult(), number);
+    copy(load, copyLayout(load), buffer);
+  }
   at.scalars = present;
 }
 

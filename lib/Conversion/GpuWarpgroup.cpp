@@ -124,6 +124,11 @@ void GpuEmitter::bulkLoad(Value shared, Value global, int64_t bytes,
            "r,l,n,r,~{memory}", {}, {shared, global, i32(bytes), barrier});
 }
 
+void GpuEmitter::copyFetching(Value shared, Value global, Value count) {
+  assembly("cp.async.cg.shared.global.L2::256B [$0], [$1], 16, $2;",
+           "r,l,r,~{memory}", {}, {address(shared), global, count});
+}
+
 void GpuEmitter::prefetch(Value global, int64_t bytes) {
   assembly("cp.async.bulk.prefetch.L2.global [$0], $1;", "l,n", {},
            {global, i32(bytes)});

@@ -385,7 +385,7 @@ static Status checkMatmul(const Launch &launch, const Reader &reader) {
     return refuse("arguments tiles and starts belong together; give both or "
                   "neither");
   if (!product({reader.size("G"), columns, width, widest}) ||
-      !product({reader.size("tile_count"), columns, matmulBand, matmulRows}))
+      !product({reader.size("tile_count"), columns, matmulRows}))
     return refuse("the sizes make a tensor larger than 2^63 bytes");
   for (size_t i = 0; i < launch.args.size(); ++i) {
     const Arg &arg = launch.args[i].arg;

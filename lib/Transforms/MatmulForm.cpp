@@ -18,7 +18,8 @@ namespace kdac {
 
 /// Bytes that rows begin at multiples of; one access of a thread.
 static constexpr int64_t kAccess = 16;
-static constexpr int64_t kPair = 2; ///< elements of a row of the result
+static constexpr int64_t kPair = 2;  ///< elements of a row of the result
+static constexpr int64_t kBand = 16; ///< tiles that are made together
 
 bool isMatmulForm(func::FuncOp function) {
   return hasForm(function, dplr::Form::Matmul);
@@ -175,9 +176,7 @@ void MatmulForm::createFunction(const std::string &name) {
 }
 
 std::string MatmulForm::parts() const {
-  std::string band = std::to_string(matmulBand);
-  return "ceildiv(tile_count, " + band + ") * " + band + " * ceildiv(E, " +
-         std::to_string(columns) + ")";
+  return "tile_count * ceildiv(E, " + std::to_string(columns) + ")";
 }
 
 Value MatmulForm::isWithin(Value x, Value end) {
@@ -190,16 +189,18 @@ Value MatmulForm::isWithin(Value x, Value end) {
 /// times as many columns as fit, so that they share inputs. The numbers of a
 /// tile are in device memory: one that does not exist has no rows.
 void MatmulForm::locate(Value id) {
-  Value zero = b.index(0), rows = b.index(matmulRows);
-  Value bandTiles = b.index(matmulBand), band = b.mulI(bandTiles, blocks);
-  Value inBand = b.remI(id, band);
-  Value tile =
-      b.addI(b.mulI(b.divI(id, band), bandTiles), b.remI(inBand, bandTiles));
-  column = b.mulI(b.divI(inBand, bandTiles), b.index(columns));
+  Value zero = b.index(0), one = b.index(1), rows = b.index(matmulRows);
+  Value band = b.divI(id, b.mulI(b.index(kBand), blocks));
+  Value first = b.mulI(band, b.index(kBand));
+  Value inBand = b.subI(id, b.mulI(first, blocks));
+  Value tiles = b.minI(b.index(kBand), b.subI(arg("tile_count"), first));
+  tiles = b.maxI(one, tiles); // behind the last part
+  Value tile = b.addI(first, b.remI(inBand, tiles));
+  column = b.mulI(b.divI(inBand, tiles), b.index(columns));
   Value isTile = isWithin(tile, arg("tile_count"));
-  Value tiles = guarded("tiles", isTile), entry = b.mulI(tile, b.index(2));
-  group = number(tiles, entry, zero);
-  row = number(tiles, b.addI(entry, b.index(1)), b.mulI(tile, rows));
+  Value list = guarded("tiles", isTile), entry = b.mulI(tile, b.index(2));
+  group = number(list, entry, zero);
+  row = number(list, b.addI(entry, one), b.mulI(tile, rows));
   Value isGroup = isWithin(group, arg("G"));
   Value end =
       number(guarded("starts", isGroup), b.addI(group, b.index(1)), arg("T"));
@@ -275,9 +276,7 @@ void MatmulForm::build() {
   blocks = b.divI(b.addI(arg("E"), b.index(columns - 1)), b.index(columns));
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   if (isPersistent) {
-    Value bands = b.divI(b.addI(arg("tile_count"), b.index(matmulBand - 1)),
-                         b.index(matmulBand));
-    Value parts = b.mulI(b.mulI(bands, b.index(matmulBand)), blocks);
+    Value parts = b.mulI(arg("tile_count"), blocks);
     Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
     auto loop = scf::ForOp::create(b, id, parts, programs);
     OpBuilder::InsertionGuard guard(b);
@@ -298,8 +297,7 @@ void buildMatmul(func::FuncOp source, dplr::GroupedMatmulOp op,
   form.build();
   if (!schedules.few)
     return;
-  std::string some =
-      "2 * tile_count * ceildiv(E, " + std::to_string(usual.getVTile()) + ")";
+  std::string some = "2 * " + form.parts();
   std::string isFew = "less(" + some + ", sms)";
   form.runWhen("less(" + isFew + ", 1)");
   MatmulForm few(source, op, schedules.few, "_few", /*isPersistent=*/false);

@@ -183,8 +183,8 @@ std::string_view equationOf(const Variant &variant);
 /// Cached rows of a page, of form attention. Longer pages are several of these.
 constexpr int64_t pageKeys = 64;
 
-/// Entries of a tile of form matmul, and tiles whose programs run together.
-constexpr int64_t matmulRows = 128, matmulBand = 16;
+/// Entries of a tile of form matmul.
+constexpr int64_t matmulRows = 128;
 
 /// True if the form computes a recurrence.
 bool isRecurrent(Form form);
