@@ -301,6 +301,12 @@ private:
   bool holdOperands(mlir::scf::ForOp loop);
   Values loadA(const Operand &a, Coord row, int64_t k);
   Values loadB(const Operand &b, Coord col, int64_t k);
+  void multiplyFragments(tile::DotOp op, const Operand &left,
+                         const Operand &right, Values &sums);
+  void multiplyByThreads(tile::DotOp op, const Operand &left,
+                         const Operand &right, Values &sums);
+  Values loadSteps(const Operand &of, bool isLeft, Coord at, int64_t width,
+                   Value k, int64_t steps);
   void lowerGram(tile::DecayedGramOp op);
   Value sharedAddress(int64_t offset, int64_t pitch, mlir::Type element,
                       Coord row, Coord col, Value slot = {});

@@ -1,4 +1,4 @@
-// Products on mma.sync tensor cores.
+// Products on mma.sync tensor cores, and those of f32, which they would round.
 #include "GpuLowering.h"
 
 #include <numeric>
@@ -97,8 +97,9 @@ SmallVector<Coord> GpuLowering::rowTilesOf(ArrayRef<int64_t> shape) {
 bool GpuLowering::holdOperands(scf::ForOp loop) {
   for (auto dot : loop.getBody()->getOps<tile::DotOp>()) {
     Operation *source = dot.getA().getDefiningOp();
+    Type element = tileType(dot.getA()).getElementType();
     if (schedule.getForm() != "attention" || !source ||
-        loop->isAncestor(source))
+        loop->isAncestor(source) || tile::multipliesByThreads(element))
       continue;
     access({range(dot.getA())}, {});
     Operand left = operandOf(dot.getA(), dot.getTransA());
@@ -121,15 +122,24 @@ void GpuLowering::lowerDot(tile::DotOp op) {
   access(reads, {});
   forget();
 
-  auto shape = tileType(op.getResult()).getShape();
-  int64_t inner = tileType(op.getA()).getDimSize(op.getTransA() ? 0 : 1);
-  const Layout &layout = distributed(shape);
+  const Layout &layout = distributed(tileType(op.getResult()).getShape());
   Values sums(layout.slots);
   for (const Group &group : layout.groups) {
     Values start = op.getAcc() ? evaluate(op.getAcc(), group)
                                : Values(group.width, b.f32(0));
     llvm::copy(start, sums.begin() + group.slot);
   }
+  tile::multipliesByThreads(left.element)
+      ? multiplyByThreads(op, left, right, sums)
+      : multiplyFragments(op, left, right, sums);
+  registers[op.getResult()] = sums;
+}
+
+void GpuLowering::multiplyFragments(tile::DotOp op, const Operand &left,
+                                    const Operand &right, Values &sums) {
+  auto shape = tileType(op.getResult()).getShape();
+  int64_t inner = tileType(op.getA()).getDimSize(op.getTransA() ? 0 : 1);
+  const Layout &layout = distributed(shape);
   // Four registers make a 16x8 accumulator; its first group has its corner.
   int64_t tiles = layout.slots / 4;
   auto corner = [&](int64_t tile) { return layout.groups[2 * tile]; };
@@ -161,7 +171,61 @@ void GpuLowering::lowerDot(tile::DotOp op) {
         }
     }
   }
-  registers[op.getResult()] = sums;
+}
+
+/// `width` rows of the left side, or columns of the right one, from `at` on, in
+/// each of `steps` steps of the product from `k` on: step by step.
+GpuLowering::Values GpuLowering::loadSteps(const Operand &of, bool isLeft,
+                                           Coord at, int64_t width, Value k,
+                                           int64_t steps) {
+  Values elements;
+  auto load = [&](Coord row, Coord col, int64_t count) {
+    Value from =
+        sharedAddress(of.offset, of.pitch, of.element, row, col, of.slot);
+    return b.load(from, of.element, count, count * bytesOf(of.element));
+  };
+  if (of.transposed == isLeft) { // a step is a row in memory
+    for (int64_t i = 0; i < steps; ++i)
+      elements.append(load({k, i}, at, width));
+    return elements;
+  }
+  elements.resize(steps * width);
+  for (int64_t i = 0; i < width; ++i)
+    for (auto [step, element] : llvm::enumerate(load(at.plus(i), {k}, steps)))
+      elements[step * width + i] = element;
+  return elements;
+}
+
+/// A thread multiplies and adds for the elements that are its own.
+void GpuLowering::multiplyByThreads(tile::DotOp op, const Operand &left,
+                                    const Operand &right, Values &sums) {
+  constexpr int64_t steps = 4; // of one access
+  int64_t inner = tileType(op.getA()).getDimSize(op.getTransA() ? 0 : 1);
+  const Layout &layout = distributed(tileType(op.getResult()).getShape());
+  auto loop = scf::ForOp::create(b, b.i32(0), b.i32(inner), b.i32(steps), sums);
+  loop->setAttr("llvm.loop_annotation", b.rolled());
+  {
+    OpBuilder::InsertionGuard guard(b);
+    b.setInsertionPointToStart(loop.getBody());
+    Value k = loop.getInductionVar();
+    Values next(loop.getRegionIterArgs());
+    std::map<Coord, Values> rows, cols;
+    for (const Group &group : layout.groups) {
+      Values &x = rows[group.row], &y = cols[group.col];
+      if (x.empty())
+        x = loadSteps(left, /*isLeft=*/true, group.row, 1, k, steps);
+      if (y.empty())
+        y = loadSteps(right, /*isLeft=*/false, group.col, group.width, k,
+                      steps);
+      for (int64_t step = 0; step < steps; ++step)
+        for (int64_t i = 0; i < group.width; ++i) {
+          Value &sum = next[group.slot + i];
+          sum = b.fma(x[step], y[step * group.width + i], sum);
+        }
+    }
+    scf::YieldOp::create(b, next);
+  }
+  sums.assign(loop.getResults().begin(), loop.getResults().end());
 }
 
 } // namespace kdac

@@ -139,17 +139,24 @@ static LogicalResult checkUpTo(Operation *op, int64_t width) {
          << "expected rows of up to 1 element or more, but got " << width;
 }
 
-LogicalResult LatentAttentionOp::verify() {
-  // latent_attention C1
-  int64_t values = getValueWidth(), rest = getKeyWidth() - values;
+/// Widths of tiles that values, and what else a key has, are parts of.
+static LogicalResult checkAttentionWidths(Operation *op, int64_t values,
+                                          int64_t rest) {
   auto suits = [](int64_t width, int64_t most) {
     return width >= 64 && width <= most && width % 64 == 0;
   };
-  if (!suits(values, 512) || !suits(rest, 256))
-    return emitOpError() << "expected values of 64 to 512 elements and 64 to "
-                            "256 more of a key, both multiples of 64, but got "
-                         << values << " and " << rest;
+  if (!suits(values, 1024) || !suits(rest, 256))
+    return op->emitOpError()
+           << "expected values of 64 to 1024 elements and 64 to 256 more of a "
+              "key, both multiples of 64, but got "
+           << values << " and " << rest;
   return success();
+}
+
+LogicalResult LatentAttentionOp::verify() {
+  // latent_attention C1
+  return checkAttentionWidths(*this, getValueWidth(),
+                              getKeyWidth() - getValueWidth());
 }
 
 LogicalResult PromptAttentionOp::verify() {
@@ -162,12 +169,8 @@ LogicalResult PromptAttentionOp::verify() {
                          << element(getQuery()) << ", but got "
                          << element(getShared());
   // prompt_attention C2
-  int64_t values = getValueWidth(), rest = getKeyWidth() - values;
-  if ((values != 64 && values != 128) || rest != 64)
-    return emitOpError() << "expected values of 64 or 128 elements and 64 more "
-                            "of a key, but got "
-                         << values << " and " << rest;
-  return success();
+  return checkAttentionWidths(*this, getValueWidth(),
+                              getKeyWidth() - getValueWidth());
 }
 
 LogicalResult GroupedMatmulOp::verify() {

@@ -36,6 +36,8 @@ int64_t kdac::tile::bytesOf(Type element) {
   return isa<FloatTF32Type>(element) ? 4 : element.getIntOrFloatBitWidth() / 8;
 }
 
+bool kdac::tile::multipliesByThreads(Type operand) { return operand.isF32(); }
+
 static RankedTensorType tensorType(Value value) {
   return cast<RankedTensorType>(value.getType());
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 namespace kdac::model {
 
@@ -11,22 +12,36 @@ static StatusOr<const PackVariant *>
 selectByWidths(const PackReader &pack, const Place &place, Form form,
                Element type, int64_t value, int64_t rest) {
   DType dtype = type == Element::F32 ? DType::F32 : DType::BF16;
-  // Which none may have: the error lists what there is.
+  // Which none may have: the error says what the pack has, or what would do.
   auto rounded = [](int64_t x) {
     return std::max<int64_t>(1, (x + pageKeys - 1) / pageKeys) * pageKeys;
   };
   Variant best;
+  best.form = form;
+  best.dtype = dtype;
   best.valueDim = rounded(value);
   best.keyDim = best.valueDim + rounded(rest);
   bool isFound = false;
+  std::optional<Variant> widest;
   for (const PackVariant &v : pack.manifest().variants) {
     const Variant &has = v.variant;
-    bool fits = has.form == form && has.dtype == dtype &&
-                has.valueDim >= value && has.keyDim - has.valueDim >= rest &&
-                place.fit(pack.manifest(), v.launches.front()) > 0;
+    if (has.form != form || has.dtype != dtype ||
+        place.fit(pack.manifest(), v.launches.front()) == 0)
+      continue;
+    if (!widest || has.keyDim > widest->keyDim)
+      widest = has;
+    bool fits = has.valueDim >= value && has.keyDim - has.valueDim >= rest;
     if (fits && (!isFound || has.keyDim < best.keyDim))
       best = has;
     isFound |= fits;
+  }
+  if (!isFound && widest) {
+    best.target = widest->target;
+    if (!resolve(best))
+      return Status(ErrorCode::Unsupported,
+                    variantName(*widest) +
+                        " is the widest that the pack has; use a pack with " +
+                        variantName(best));
   }
   Request request;
   request.options = {{"form", std::string(spell(form))},

@@ -44,6 +44,8 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
     // of up to 10 nats lose half an ulp of each term and of each sum.
     {T::Host, F::Attention, any, any, any, 3e-6, 0.0,
      "score 10 (576 terms): 10 * 2^-24 * sqrt(24) = 3e-6 at worst, typically a fifth; exp2 2.4e-7, sums 2e-7"},
+    {T::Gpu, F::Attention, any, P::F32, any, 4e-6, 0.0,
+     "as on the host, plus exp2 and the total's quotient of 2^-22 each"},
     {T::Gpu, F::Attention, any, P::TF32, any, 2.5e-4, 0.0,
      "weights rounded to f16: 0.42 * 2^-11 = 2.06e-4 each, in the spread that out has; f32 as on the host"},
     {T::Gpu, F::Attention, any, any, any, 1.8e-3, 0.0,
@@ -53,6 +55,8 @@ const std::vector<ArithmeticRow> &arithmeticTable() {
     // logarithms less.
     {T::Host, F::Prompt, any, any, any, 6e-6, 6e-6,
      "score 40 (192 terms): 40 * 2^-24 * sqrt(12) = 8e-6 at worst, typically a fifth; exp2 2.4e-7, sums 2e-7"},
+    {T::Gpu, F::Prompt, any, P::F32, any, 7e-6, 7e-6,
+     "as on the host, plus exp2, log2 and the total's quotient of 2^-22 each"},
     {T::Gpu, F::Prompt, any, P::TF32, any, 2.5e-4, 2.5e-4,
      "weights rounded to f16: 0.42 * 2^-11 = 2.06e-4 each, in the spread that out has; f32 as on the host"},
     {T::Gpu, F::Prompt, any, any, any, 1.8e-3, 1.8e-3,
@@ -161,7 +165,9 @@ Products productsOf(const Variant &variant) {
   Form form = variant.form;
   if (isGpu(variant) &&
       (form == Form::Attention || form == Form::Prompt || form == Form::Matmul))
-    return variant.dtype == DType::BF16 ? Products::BF16 : Products::TF32;
+    return variant.dtype == DType::F32    ? Products::F32
+           : variant.dtype == DType::BF16 ? Products::BF16
+                                          : Products::TF32;
   if (!isGpu(variant) || variant.form != Form::Chunk)
     return Products::F32;
   if (variant.precision == Precision::High && hasRefinedSchedule(variant))

@@ -64,14 +64,25 @@ struct Shares {
   int64_t keys, heads, warps, stages;
 
   /// Bytes of shared memory: rows of keys, which end 16 bytes later
-  /// (tile-place); weights; parts of sums. Queries are gone by then.
+  /// (tile-place); queries, unless they are gone by then to wait for tensor
+  /// cores; weights; parts of sums.
   int64_t bytes(dplr::LatentAttentionOp op) const {
     int64_t size = tile::bytesOf(elementOf(op));
     int64_t row = op.getKeyWidth() * size + 2 * kAccess;
-    return stages * keys * row + heads * (keys * size + kAccess) +
+    int64_t queries = tile::multipliesByThreads(elementOf(op)) ? heads : 0;
+    return (stages * keys + queries) * row + heads * (keys * size + kAccess) +
            heads * warps / (heads / 16) * 4;
   }
+  /// Registers of each thread for sums, and for 16 queries of its warp.
+  int64_t registers(dplr::LatentAttentionOp op) const {
+    bool isHeld = !tile::multipliesByThreads(elementOf(op));
+    return heads * op.getValueWidth() / (32 * warps) +
+           (isHeld ? op.getKeyWidth() / 4 : 0);
+  }
 };
+
+/// Leaves enough of 255 for scores and addresses.
+constexpr int64_t kMostRegisters = 224;
 
 } // namespace
 
@@ -79,16 +90,14 @@ struct Shares {
 /// shared memory goes.
 static std::optional<Shares> sharesOf(dplr::LatentAttentionOp op,
                                       const Target &target, int64_t chunk) {
-  constexpr Shares gpu[] = {{64, 32, 8, 3},
-                            {64, 32, 8, 2},
-                            {64, 16, 8, 2},
-                            {32, 16, 8, 2},
-                            {16, 16, 8, 2}};
+  constexpr Shares gpu[] = {{64, 32, 8, 3}, {64, 32, 8, 2}, {64, 16, 8, 2},
+                            {32, 16, 8, 2}, {16, 16, 8, 2}, {16, 16, 8, 1}};
   // A product's block on the host has eight rows.
   constexpr Shares host[] = {{64, 8, 1, 1}, {32, 8, 1, 1}, {16, 8, 1, 1}};
   bool isHost = target.kind == TargetKind::Host;
   for (const Shares &s : isHost ? ArrayRef(host) : ArrayRef(gpu)) {
-    bool fits = isHost || s.bytes(op) <= target.sharedBytesPerBlock;
+    bool fits = isHost || (s.bytes(op) <= target.sharedBytesPerBlock &&
+                           s.registers(op) <= kMostRegisters);
     if (fits && (chunk == 0 || s.keys == chunk))
       return s;
   }
@@ -99,11 +108,15 @@ FailureOr<tile::ScheduleAttr> chooseAttention(dplr::LatentAttentionOp op,
                                               const Target &target,
                                               int64_t chunk) {
   std::optional<Shares> shares = sharesOf(op, target, chunk);
+  if (!shares && chunk == 0)
+    return op.emitOpError()
+           << "has keys of " << op.getKeyWidth() << " elements of "
+           << elementOf(op) << ", more than a block holds on " << target.name
+           << "; use narrower ones, or the host";
   if (!shares)
     return op.emitOpError()
            << "has no turn of " << chunk << " keys on " << target.name
-           << "; 16, 32 and 64 work where shared memory holds "
-              "them";
+           << "; 16, 32 and 64 work where a block holds them";
   bool isHost = target.kind == TargetKind::Host;
   return scheduleOf(op.getContext(), target, "attention", shares->keys,
                     shares->heads, shares->warps, shares->stages,

@@ -43,21 +43,43 @@ namespace {
 struct Shares {
   int64_t rows, keys, warps, stages;
 
-  /// Bytes of shared memory on mma.sync: keys and values, which end 16 bytes
-  /// later (tile-place), and weights. Queries are gone by then.
+  /// Bytes of shared memory: keys and values, which end 16 bytes later
+  /// (tile-place); queries, unless they are gone by then to wait for tensor
+  /// cores; weights.
   int64_t bytes(dplr::PromptAttentionOp op) const {
     int64_t size = tile::bytesOf(elementOf(op));
-    int64_t width = op.getKeyWidth() + op.getValueWidth();
-    return stages * keys * (width * size + 3 * kAccess) +
+    int64_t key = op.getKeyWidth() * size + 2 * kAccess;
+    int64_t value = op.getValueWidth() * size + kAccess;
+    int64_t queries = tile::multipliesByThreads(elementOf(op)) ? rows : 0;
+    return stages * keys * (key + value) + queries * key +
            rows * (keys * size + kAccess);
   }
+  /// The same of panels without weights, which wgmma takes from registers.
+  int64_t panelBytes(dplr::PromptAttentionOp op) const {
+    int64_t width = op.getKeyWidth() + op.getValueWidth();
+    return (stages * keys * width + rows * op.getKeyWidth()) *
+           tile::bytesOf(elementOf(op));
+  }
+  /// Registers of each thread for sums, and for 16 queries of its warp.
+  int64_t sums(dplr::PromptAttentionOp op) const {
+    return rows * op.getValueWidth() / (32 * warps);
+  }
+  int64_t queries(dplr::PromptAttentionOp op) const {
+    bool isHeld = !tile::multipliesByThreads(elementOf(op));
+    return isHeld ? op.getKeyWidth() / 4 : 0;
+  }
 };
+
+/// Leave enough of 255 for scores and addresses.
+constexpr int64_t kMostSums = 64, kMostQueries = 144;
 
 } // namespace
 
 FailureOr<tile::ScheduleAttr>
 choosePrompt(dplr::PromptAttentionOp op, const Target &target, int64_t chunk) {
-  constexpr Shares gpu[] = {{128, 64, 8, 2}, {64, 64, 4, 2}, {64, 32, 4, 2}};
+  constexpr Shares gpu[] = {{128, 64, 8, 2}, {64, 64, 4, 2}, {64, 32, 4, 2},
+                            {64, 32, 8, 2},  {64, 16, 8, 2}, {32, 16, 8, 2},
+                            {32, 16, 8, 1}};
   constexpr Shares host[] = {{64, 64, 1, 1}, {64, 32, 1, 1}};
   auto scheduleOf = [&](const Shares &s, Type operand, StringRef roles) {
     return tile::ScheduleAttr::get(op.getContext(), target.name, "attention",
@@ -65,22 +87,31 @@ choosePrompt(dplr::PromptAttentionOp op, const Target &target, int64_t chunk) {
                                    operand, operand, roles,
                                    /*refined=*/false);
   };
-  // Queries, two turns of keys and values: 208 KiB at 192 and 128 columns.
+  // 208 KiB at 192 and 128 columns.
   constexpr Shares warpgroups = {128, 128, 8, 2};
-  bool hasWarpgroups = target.hasWarpgroupProducts && elementOf(op).isBF16();
+  bool hasWarpgroups = target.hasWarpgroupProducts && elementOf(op).isBF16() &&
+                       warpgroups.sums(op) <= kMostSums &&
+                       warpgroups.panelBytes(op) <= target.sharedBytesPerBlock;
   if (hasWarpgroups && (chunk == 0 || chunk == warpgroups.keys))
     return scheduleOf(warpgroups, elementOf(op), "warpgroups");
   bool isHost = target.kind == TargetKind::Host;
   for (const Shares &s : isHost ? ArrayRef(host) : ArrayRef(gpu)) {
-    bool fits = isHost || s.bytes(op) <= target.sharedBytesPerBlock;
+    bool fits =
+        isHost || (s.bytes(op) <= target.sharedBytesPerBlock &&
+                   s.sums(op) <= kMostSums && s.queries(op) <= kMostQueries);
     if (fits && (chunk == 0 || s.keys == chunk))
       return scheduleOf(
           s, isHost ? Type(Float32Type::get(op.getContext())) : elementOf(op),
           "fused");
   }
+  if (chunk == 0)
+    return op.emitOpError()
+           << "has keys of " << op.getKeyWidth() << " elements of "
+           << elementOf(op) << ", more than a block holds on " << target.name
+           << "; use narrower ones, or the host";
   return op.emitOpError()
          << "has no turn of " << chunk << " keys on " << target.name
-         << "; 32 and 64 work where shared memory holds them, 128 by wgmma";
+         << "; 16, 32 and 64 work where a block holds them, 128 by wgmma";
 }
 
 namespace {

@@ -198,9 +198,11 @@ int64_t Placer::lastUse(Value value) {
 }
 
 /// True of what products in a loop of the attention form take from outside of
-/// it as their left side: it waits in registers.
+/// it as their left side, for tensor cores: it waits in registers.
 bool Placer::isHeld(Value value) {
+  auto type = cast<RankedTensorType>(value.getType());
   return schedule.getForm() == "attention" &&
+         !tile::multipliesByThreads(type.getElementType()) &&
          llvm::all_of(value.getUses(), [&](OpOperand &use) {
            auto dot = dyn_cast<tile::DotOp>(use.getOwner());
            return dot && use.getOperandNumber() == 0 &&

@@ -306,23 +306,18 @@ static std::optional<std::string> resolveAttention(Variant &v) {
   std::string form(spell(v.form));
   bool isPrompt = v.form == Form::Prompt;
   int64_t values = v.valueDim, rest = v.keyDim - values;
-  int64_t most = isPrompt ? 128 : 512, mostMore = isPrompt ? 64 : 256;
   auto suits = [](int64_t width, int64_t most) {
     return width >= 64 && width <= most && width % 64 == 0;
   };
-  if (!suits(values, most) || !suits(rest, mostMore))
+  if (!suits(values, 1024) || !suits(rest, 256))
     return "value-dim = " + std::to_string(values) +
            " and key-dim = " + std::to_string(v.keyDim) +
-           " are not supported in form " + form + "; use a value-dim of " +
-           (isPrompt ? "64 or 128 and a key-dim that is 64 more"
-                     : "64 to 512 and a key-dim that is 64 to 256 more, both "
-                       "multiples of 64");
+           " are not supported in form " + form +
+           "; use a value-dim of 64 to 1024 and a key-dim that is 64 to 256 "
+           "more, both multiples of 64";
   if (!isFloat(v.dtype))
     return "dtype " + quoted(spell(v.dtype)) +
            " is not supported; use bf16, f16 or f32";
-  if (v.dtype == DType::F32 && v.target != "host")
-    return "dtype f32 is not supported in form " + form +
-           " on GPUs, whose products round it; use bf16 or f16, or target host";
   if (v.rows != RowOp::None || v.width != 0)
     return "rows and width belong to form rows; leave them out with form " +
            form;

@@ -72,6 +72,33 @@ func.func @tf32(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
 
 // -----
 
+// f32 operands do not: each thread multiplies and adds for its own elements, four steps of a product
+// at a time: one load of a row of the left side, and one of each of four rows of the right one.
+// CHECK-LABEL: llvm.func @exact(
+// CHECK-NOT: nvvm.mma
+// CHECK: %[[STEPS:.*]] = arith.constant 4 : i32
+// CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %{{.*}} -> (f32, f32, f32, f32, f32, f32, f32, f32)
+// CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
+// CHECK-COUNT-4: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xf32>
+// CHECK-COUNT-8: llvm.intr.fma
+// CHECK: scf.yield
+#s = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
+                    v_tile = 32, warps = 4, stages = 1, operand = f32, gram = f32>
+func.func @exact(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #s, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  scf.for %i = %c0 to %n step %c1 {
+    %x = tile.load %a[%i] stride %c32 valid [%c32, %c32] align 16 : !tile.ref<f32> -> tensor<32x32xf32>
+    %p = tile.dot %x, %x : tensor<32x32xf32>, tensor<32x32xf32> -> tensor<32x32xf32>
+    tile.store %p, %out[%i] stride %c32 valid [%c32, %c32] align 16 : tensor<32x32xf32>, !tile.ref<f32>
+  }
+  return
+}
+
+// -----
+
 // The step form has no barrier: columns of the state stay within a warp.
 // CHECK-LABEL: llvm.func @step(
 // CHECK-NOT: nvvm.barrier

@@ -328,7 +328,7 @@ func.func @recurrence_missing_layout(%q: tensor<?x?x64xf32>, %s: f32) {
 // -----
 
 func.func @latent_attention_c1(%q: tensor<?x?x?xf32>, %t: tensor<?x?xi32>, %n: tensor<?xi32>, %x: f32) {
-  // expected-error @below {{expected values of 64 to 512 elements and 64 to 256 more of a key, both multiples of 64, but got 512 and 32}}
+  // expected-error @below {{expected values of 64 to 1024 elements and 64 to 256 more of a key, both multiples of 64, but got 512 and 32}}
   %o = dplr.latent_attention %q pages(%q) table(%t : tensor<?x?xi32>) slots(%n : tensor<?xi32>)
       lengths(%n : tensor<?xi32>) scale(%x) up_to 544 values 512 : tensor<?x?x?xf32>
   return
@@ -377,10 +377,10 @@ func.func @prompt_attention_c1(%q: tensor<?x?x?xbf16>, %r: tensor<?x?xf32>, %t: 
 
 func.func @prompt_attention_c2(%q: tensor<?x?x?xbf16>, %r: tensor<?x?xbf16>, %t: tensor<?xi32>,
     %b: tensor<?x?x?xf32>, %m: tensor<?x?xf32>, %n: i64, %x: f32) {
-  // expected-error @below {{expected values of 64 or 128 elements and 64 more of a key, but got 256 and 64}}
+  // expected-error @below {{expected values of 64 to 1024 elements and 64 to 256 more of a key, both multiples of 64, but got 1088 and 64}}
   %o, %a, %l = dplr.prompt_attention %q expanded(%q) shared(%r : tensor<?x?xbf16>)
       offsets(%t, %t : tensor<?xi32>) before(%b, %m : tensor<?x?x?xf32>, tensor<?x?xf32>)
-      later(%n) scale(%x) up_to 320 values 256 : tensor<?x?x?xbf16>
+      later(%n) scale(%x) up_to 1152 values 1088 : tensor<?x?x?xbf16>
   return
 }
 

@@ -1,5 +1,6 @@
-// Operations on a GPU in bf16 against those of the host in f32, on inputs that
-// bf16 holds exactly. The wide model has the widths that fast kernels are for.
+// Operations on a GPU, in bf16 unless a test says f32, against those of the
+// host in f32, on inputs that bf16 holds exactly. The wide model has the widths
+// that fast kernels are for.
 #include "TinyModel.h"
 
 #include <cstring>
@@ -14,6 +15,9 @@ namespace {
 /// are bf16 too (softmax weights, hidden rows of experts, cached latents) add a
 /// few such errors. A missing row, column or key is far above.
 constexpr double bound = 1e-2;
+/// The same of f32, whose rounding is 2^-24 of it: a few of them, and sums of
+/// as many terms as a latent row has.
+constexpr double exactBound = 1e-5;
 
 uint16_t toBF16(float x) {
   uint32_t bits;
@@ -30,8 +34,8 @@ float fromBF16(uint16_t x) {
 
 /// The same model in both places.
 struct Pair {
-  explicit Pair(const std::string &kind)
-      : host(kind), gpu(kind + "@bf16"), config(host.config) {}
+  explicit Pair(const std::string &kind, const std::string &type = "bf16")
+      : host(kind), gpu(kind + "@" + type), config(host.config) {}
   TinyModel host, gpu;
   const ModelConfig &config;
 };
@@ -40,15 +44,15 @@ struct Pair {
 class Both {
 public:
   Both(Pair &pair, int64_t count, int64_t width, uint32_t seed = 0)
-      : memory(pair.gpu.session->memory()) {
+      : memory(pair.gpu.session->memory()), type(pair.gpu.element) {
     int64_t stride = (width + 15) / 16 * 16;
     auto size = static_cast<size_t>(count * stride);
     values.resize(size + 16);
     void *base = values.data();
     size_t space = values.size() * 4;
     host = {std::align(64, 4, base, space), count, width, stride, Element::F32};
-    gpu = {*memory.allocate(count * stride * 2, "test rows"), count, width,
-           stride, Element::BF16};
+    int64_t bytes = count * stride * bytesOf(type);
+    gpu = {*memory.allocate(bytes, "test rows"), count, width, stride, type};
     std::mt19937 random(seed);
     std::normal_distribution<float> normal;
     std::vector<uint16_t> half(size);
@@ -56,18 +60,19 @@ public:
       half[i] = seed ? toBF16(normal(random)) : uint16_t(0x7fc0);
       host.row(0)[i] = fromBF16(half[i]);
     }
-    EXPECT_TRUE(memory.write(gpu.data, half.data(), count * stride * 2).ok());
+    const void *from = half.data();
+    if (type == Element::F32)
+      from = host.data;
+    EXPECT_TRUE(memory.write(gpu.data, from, bytes).ok());
   }
   /// The relative Frobenius distance of what the two have.
   double difference() const {
-    std::vector<uint16_t> half(static_cast<size_t>(gpu.rows * gpu.stride));
-    EXPECT_TRUE(
-        memory.read(half.data(), gpu.data, gpu.rows * gpu.stride * 2).ok());
+    std::vector<float> there = download();
     double error = 0, norm = 0;
     for (int64_t i = 0; i < host.rows; ++i)
       for (int64_t c = 0; c < host.width; ++c) {
         double want = host.row(i)[c];
-        double got = fromBF16(half[static_cast<size_t>(i * gpu.stride + c)]);
+        double got = there[static_cast<size_t>(i * gpu.stride + c)];
         error += (got - want) * (got - want);
         norm += want * want;
       }
@@ -76,7 +81,21 @@ public:
   Rows host, gpu;
 
 private:
+  std::vector<float> download() const {
+    auto size = static_cast<size_t>(gpu.rows * gpu.stride);
+    std::vector<float> there(size);
+    std::vector<uint16_t> half(size);
+    void *to = half.data();
+    if (type == Element::F32)
+      to = there.data();
+    int64_t bytes = gpu.rows * gpu.stride * bytesOf(type);
+    EXPECT_TRUE(memory.read(to, gpu.data, bytes).ok());
+    if (type == Element::BF16)
+      std::transform(half.begin(), half.end(), there.begin(), fromBF16);
+    return there;
+  }
   Memory &memory;
+  Element type; ///< on the GPU
   std::vector<float> values;
 };
 
@@ -258,8 +277,11 @@ TEST(GpuOps, LayersOfKda) {
 /// several whose keys are expanded together, beside single tokens, and single
 /// tokens alone.
 TEST(GpuOps, LayersOfMla) {
-  for (const char *kind : {"wide", "48b"}) {
-    Pair p(kind);
+  for (auto [kind, type, most] : {std::tuple("wide", "bf16", bound),
+                                  {"48b", "bf16", bound},
+                                  {"wide", "f32", exactBound},
+                                  {"48b", "f32", exactBound}}) {
+    Pair p(kind, type);
     int64_t layer = kind[0] == 'w' ? 1 : 3;
     const MlaWeights &a = p.host.weights.layers[static_cast<size_t>(layer)].mla;
     const MlaWeights &b = p.gpu.weights.layers[static_cast<size_t>(layer)].mla;
@@ -285,7 +307,8 @@ TEST(GpuOps, LayersOfMla) {
       p.host.ops->attend(batch.host, q.host, a.kvB, hostCache, out.host);
       p.gpu.ops->storeLatent(batch.gpu, c.gpu, b.kvNorm, 1e-6, gpuCache);
       p.gpu.ops->attend(batch.gpu, q.gpu, b.kvB, gpuCache, out.gpu);
-      EXPECT_LT(out.difference(), bound) << kind << ", " << n << " rows";
+      EXPECT_LT(out.difference(), most)
+          << kind << ", " << type << ", " << n << " rows";
     }
     expectOk(p);
   }

@@ -44,6 +44,10 @@ TEST_P(AttentionTest, LengthsAroundPages) {
   expectCorrect(specOf(wide, {0, 1, 65}, 2));
 }
 
+TEST_P(AttentionTest, WiderRows) {
+  expectCorrect(specOf(variantOf(GetParam(), 1280, 1024), {65, 3}, 5));
+}
+
 TEST_P(AttentionTest, HeadsOfOneProgramAndMore) {
   for (int64_t heads : {1, 7, 8, 9, 16, 33, 64})
     expectCorrect(specOf(narrow, {70, 3}, heads));

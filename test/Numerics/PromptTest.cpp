@@ -74,6 +74,14 @@ TEST_P(PromptTest, RowsNarrowerThanTheKernels) {
   }
 }
 
+TEST_P(PromptTest, WiderHeads) {
+  Variant wider = variantOf(GetParam(), 640, 512);
+  expectCorrect(specOf(wider, {65, 3}, {0, 130}));
+  CaseSpec spec = specOf(wider, {20}, {7});
+  spec.columns = 136;
+  expectCorrect(spec);
+}
+
 TEST_P(PromptTest, RowsApart) {
   CaseSpec spec = specOf(narrow, {70, 0, 9}, {5, 0, 80});
   spec.tokenGap = 16;

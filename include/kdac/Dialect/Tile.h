@@ -94,6 +94,9 @@ int64_t imageBytes(int64_t keyDim, ScheduleAttr schedule);
 
 /// Bytes of one element in memory. tf32 is kept in 32 bits.
 int64_t bytesOf(mlir::Type element);
+/// True if threads multiply and add operands of this type themselves: tensor
+/// cores would round them.
+bool multipliesByThreads(mlir::Type operand);
 } // namespace kdac::tile
 
 #endif // KDAC_DIALECT_TILE_H

@@ -59,19 +59,8 @@ struct DirectArgs {
   ActivationArgs activation;
 };
 
-/// An MLA layer: q [tokens, heads (nope + rope)], out [tokens, heads value].
-struct AttentionArgs {
-  const void *q, *kvB, *pages;
-  void *out;
-  const PieceArgs *pieces;
-  const int *table;
-  long long pageTokens, pagesPerSlot;
-  int pieceCount, qStride, outStride;
-  int heads, rank, nope, rope, value;
-  float scale; ///< of scores, in units of log2
-};
-
-/// What is around the attention of single tokens in the latent space.
+/// What is around the attention of single tokens in the latent space: q
+/// [tokens, heads (nope + rope)], out [tokens, heads value].
 struct LatentArgs {
   const void *q, *kvB;
   void *out;
@@ -80,6 +69,7 @@ struct LatentArgs {
   int *lengths;        ///< [pieces]: keys of single tokens, else 0
   const void *latents; ///< [pieces, heads, rank]
   int qStride, outStride, heads;
+  int rank, nope, rope, value;
 };
 
 } // namespace kdac::model::gpu

@@ -2,7 +2,6 @@
 #include "GpuOps.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace kdac::model {
 
@@ -53,38 +52,6 @@ void GpuOps::storeLatent(const BatchView &batch, Rows c, const Vector &norm,
   });
 }
 
-gpu::AttentionArgs GpuOps::attention(const BatchView &batch, Rows q,
-                                     const Matrix &kvB, const MlaCache &cache,
-                                     Rows out) const {
-  constexpr float log2e = 1.44269504088896340736f;
-  gpu::AttentionArgs a = {};
-  a.q = q.data;
-  a.kvB = kvB.data;
-  a.pages = cache.pages;
-  a.out = out.data;
-  a.pieces = reinterpret_cast<const gpu::PieceArgs *>(batch.pieces);
-  a.table = cache.table;
-  a.pageTokens = cache.pageTokens;
-  a.pagesPerSlot = cache.pagesPerSlot;
-  a.pieceCount = static_cast<int>(batch.count);
-  a.qStride = static_cast<int>(q.stride);
-  a.outStride = static_cast<int>(out.stride);
-  a.heads = static_cast<int>(config.heads);
-  a.rank = static_cast<int>(config.latentRank);
-  a.nope = static_cast<int>(config.nopeDim);
-  a.rope = static_cast<int>(config.ropeDim);
-  a.value = static_cast<int>(config.valueDim);
-  a.scale = log2e / std::sqrt(static_cast<float>(config.queryDim()));
-  return a;
-}
-
-bool GpuOps::hasFastAttention() const {
-  const ModelConfig &c = config;
-  return limits.type == Element::BF16 && c.count(Mixer::Mla) > 0 &&
-         c.latentRank == 512 && c.ropeDim == 64 && c.nopeDim == 128 &&
-         c.valueDim == 128;
-}
-
 Status GpuOps::loadAttention(const PackReader &pack) {
   Place place{&gpu->device().info()};
   for (auto [to, variant] :
@@ -108,7 +75,6 @@ Status GpuOps::loadAttention(const PackReader &pack) {
 
 void GpuOps::attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
                           const MlaCache &cache, Rows out) {
-  constexpr int64_t columnsOfBlock = 128; // Decode.cuh
   gpu::LatentArgs a = {q.data,
                        kvB.data,
                        out.data,
@@ -118,17 +84,29 @@ void GpuOps::attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
                        scratch.singles,
                        static_cast<int>(q.stride),
                        static_cast<int>(out.stride),
-                       static_cast<int>(config.heads)};
-  launch("absorb_bf16",
-         {{config.latentRank / columnsOfBlock, config.heads, batch.count}, 128},
-         a);
+                       static_cast<int>(config.heads),
+                       static_cast<int>(config.latentRank),
+                       static_cast<int>(config.nopeDim),
+                       static_cast<int>(config.ropeDim),
+                       static_cast<int>(config.valueDim)};
+  bool isUsual = limits.type == Element::BF16 && a.rank == 512 &&
+                 a.rope == 64 && a.nope == 128 && a.value == 128; // Mla.cuh
+  if (isUsual)
+    launch("absorb_bf16", {{4, config.heads, batch.count}, 128}, a);
+  else
+    launch(typed("absorb_any_f32", "absorb_any_bf16"),
+           {{config.heads, batch.count, 1}, 256}, a);
   setAttention(latentKernel->call, config, cache,
                {batch.count, scratch.query, batch.slots, scratch.lengths,
                 scratch.singles, scratch.workspace});
   if (first.ok())
     first = latentKernel->kernel.launch(
         gpu->stream(), latentKernel->call.arguments(), /*overlap=*/true);
-  launch("leave_latents_bf16", {{config.heads, batch.count, 1}, 512}, a);
+  if (isUsual)
+    launch("leave_latents_bf16", {{config.heads, batch.count, 1}, 512}, a);
+  else
+    launch(typed("leave_any_f32", "leave_any_bf16"),
+           {{config.heads, batch.count, 1}, 256}, a);
 }
 
 int64_t GpuOps::keyBlock() const {
@@ -144,11 +122,10 @@ void GpuOps::attendPrompt(const BatchView &batch, const PromptBlock &block,
   for (int64_t p = block.piece; p < block.piece + block.pieces; ++p) {
     const Piece &piece = pieces[static_cast<size_t>(p)];
     int64_t keys = block.pieces > 1 ? piece.past + piece.count : block.keys;
-    launch("latents_bf16", {{keys, 1, 1}, 96}, cache.pages, cache.table,
+    launch("latents", {{keys, 1, 1}, 96}, cache.pages, cache.table,
            static_cast<long long>(cache.pageTokens),
            static_cast<long long>(cache.pagesPerSlot), piece.slot,
-           static_cast<long long>(block.first),
-           static_cast<int>(config.cacheDim()),
+           static_cast<long long>(block.first), static_cast<int>(rowBytes / 16),
            scratch.latents + at * rowBytes);
     at += keys;
   }
@@ -172,13 +149,6 @@ void GpuOps::attendPrompt(const BatchView &batch, const PromptBlock &block,
 
 void GpuOps::attend(const BatchView &batch, Rows q, const Matrix &kvB,
                     const MlaCache &cache, Rows out) {
-  gpu::AttentionArgs a = attention(batch, q, kvB, cache, out);
-  if (!hasFastAttention()) {
-    constexpr int64_t keysOfBlock = 128; // Attention.cuh
-    int64_t floats = config.cacheDim() + config.latentRank + keysOfBlock;
-    return launch(typed("attend_f32", "attend_bf16"),
-                  {{batch.tokens, config.heads, 1}, 128, floats * 4}, a);
-  }
   for (const PromptBlock &block : prompts.blocks)
     attendPrompt(batch, block, q, kvB, cache, out);
   if (std::any_of(pieces.begin(), pieces.end(),

@@ -53,7 +53,7 @@ Status GpuOps::prepare(const PackReader &pack) {
       if (isStep || limits.type != Element::F32)
         if (Status s = loadKernel(pack, isStep); !s.ok())
           return s;
-  if (hasFastAttention())
+  if (hasAttention())
     if (Status s = loadAttention(pack); !s.ok())
       return s;
   if (limits.type == Element::BF16)
@@ -119,7 +119,7 @@ void GpuOps::layOut(char *base) {
   layout.rows = layout.outputs + pieces * 4;
   layout.keyOffsets = layout.rows + limits.tokens * 3 * 4;
   layout.bytes = layout.keyOffsets;
-  if (hasFastAttention())
+  if (hasAttention())
     layout.bytes +=
         4 * PromptPlan::mostOffsets(pieces, limits.context, keyBlock());
   scratch.call = take(layout.bytes);
@@ -132,7 +132,7 @@ void GpuOps::layOut(char *base) {
   scratch.place = ints(entries);
   scratch.tiles = ints(2 * tilesOf(entries));
   scratch.parts = take(entries * config.expertInput * bytes);
-  if (hasFastAttention()) {
+  if (hasAttention()) {
     int64_t heads = config.heads;
     int64_t blocks = keyBlock() < limits.context ? limits.tokens : 0;
     scratch.query = take(pieces * heads * config.cacheDim() * bytes);
@@ -165,7 +165,7 @@ Status GpuOps::allocate() {
 /// Of decoding calls it is empty.
 void GpuOps::planPrompts() {
   prompts.make(pieces.data(), static_cast<int64_t>(pieces.size()), keyBlock());
-  if (!hasFastAttention() || prompts.blocks.empty())
+  if (!hasAttention() || prompts.blocks.empty())
     return;
   size_t bytes = prompts.keyOffsets.size() * sizeof(int32_t);
   char *from = staging->data() + layout.keyOffsets;

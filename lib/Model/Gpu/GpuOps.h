@@ -134,9 +134,9 @@ private:
       first = one.kernel.launch(gpu->stream(), one.call.arguments(),
                                 /*overlap=*/true);
   }
-  /// The fast forms of attention: the pack's kernels for single tokens, with
-  /// Decode.cuh around it, and for longer pieces on expanded keys.
-  bool hasFastAttention() const;
+  /// Attention by the pack's kernels: of single tokens with Mla.cuh around it,
+  /// of longer pieces on expanded keys.
+  bool hasAttention() const { return config.count(Mixer::Mla) > 0; }
   Status loadAttention(const PackReader &pack);
   void attendSingle(const BatchView &batch, Rows q, const Matrix &kvB,
                     const MlaCache &cache, Rows out);
@@ -149,9 +149,6 @@ private:
   void expertsSorted(Rows x, const Routing &routing, const MoeWeights &w,
                      Rows y);
   gpu::ActivationArgs activation() const;
-  gpu::AttentionArgs attention(const BatchView &batch, Rows q,
-                               const Matrix &kvB, const MlaCache &cache,
-                               Rows out) const;
 
   std::shared_ptr<Gpu> gpu;
   std::unique_ptr<CublasLt> blas; ///< null: matmulKernel does its work
@@ -159,7 +156,7 @@ private:
   GpuLimits limits;
   Status first;
   std::unique_ptr<KdaKernel> chunk, step; ///< none without KDA layers
-  std::unique_ptr<KdaKernel> latentKernel, promptKernel; ///< where it is fast
+  std::unique_ptr<KdaKernel> latentKernel, promptKernel; ///< without MLA: none
   std::unique_ptr<KdaKernel> matmulKernel, gatedKernel;  ///< of bf16
   RowCalls<GpuKernel> rowCalls;
   int64_t workspaceBytes = 0;
