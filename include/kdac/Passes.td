@@ -102,7 +102,8 @@ def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
 def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
   let summary = "lower placed tile kernels to per-thread NVVM code";
   let description = [{
-    One thread's program: products by mma.sync, elementwise work fused into the
+    One thread's program: products by mma.sync (of f32 by multiply-adds, which do
+    not round operands), elementwise work fused into the
     loops of the value that is stored, barriers where a shared buffer changes
     hands. Kernels become `llvm.func` with `nvvm.kernel`.
 

@@ -305,6 +305,9 @@ private:
                          const Operand &right, Values &sums);
   void multiplyByThreads(tile::DotOp op, const Operand &left,
                          const Operand &right, Values &sums);
+  Values multiplySteps(const Operand &left, const Operand &right,
+                       const Layout &layout, Value first, int64_t steps,
+                       const Values &sums);
   Values loadSteps(const Operand &of, bool isLeft, Coord at, int64_t width,
                    Value k, int64_t steps);
   void lowerGram(tile::DecayedGramOp op);

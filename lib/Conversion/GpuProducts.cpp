@@ -196,33 +196,61 @@ GpuLowering::Values GpuLowering::loadSteps(const Operand &of, bool isLeft,
   return elements;
 }
 
-/// A thread multiplies and adds for the elements that are its own.
+/// A thread multiplies and adds for the elements that are its own: `steps` of
+/// the product from `first` on.
+GpuLowering::Values GpuLowering::multiplySteps(const Operand &left,
+                                               const Operand &right,
+                                               const Layout &layout,
+                                               Value first, int64_t steps,
+                                               const Values &sums) {
+  constexpr int64_t together = 4; // of one access
+  auto loop = scf::ForOp::create(b, b.i32(0), b.i32(steps), b.i32(together),
+                                 ValueRange(sums));
+  loop->setAttr("llvm.loop_annotation", b.rolled());
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(loop.getBody());
+  Value k = loop.getInductionVar();
+  if (first)
+    k = b.add(first, k);
+  Values next(loop.getRegionIterArgs());
+  std::map<Coord, Values> rows, cols;
+  for (const Group &group : layout.groups) {
+    Values &x = rows[group.row], &y = cols[group.col];
+    if (x.empty())
+      x = loadSteps(left, /*isLeft=*/true, group.row, 1, k, together);
+    if (y.empty())
+      y = loadSteps(right, /*isLeft=*/false, group.col, group.width, k,
+                    together);
+    for (int64_t step = 0; step < together; ++step)
+      for (int64_t i = 0; i < group.width; ++i) {
+        Value &sum = next[group.slot + i];
+        sum = b.fma(x[step], y[step * group.width + i], sum);
+      }
+  }
+  scf::YieldOp::create(b, next);
+  return Values(loop.getResults());
+}
+
+/// Long sums are sums of blocks, whose rounding errors are those of short ones.
 void GpuLowering::multiplyByThreads(tile::DotOp op, const Operand &left,
                                     const Operand &right, Values &sums) {
-  constexpr int64_t steps = 4; // of one access
+  constexpr int64_t blockSteps = 64;
   int64_t inner = tileType(op.getA()).getDimSize(op.getTransA() ? 0 : 1);
   const Layout &layout = distributed(tileType(op.getResult()).getShape());
-  auto loop = scf::ForOp::create(b, b.i32(0), b.i32(inner), b.i32(steps), sums);
+  if (inner <= blockSteps || inner % blockSteps != 0) {
+    sums = multiplySteps(left, right, layout, Value(), inner, sums);
+    return;
+  }
+  auto loop =
+      scf::ForOp::create(b, b.i32(0), b.i32(inner), b.i32(blockSteps), sums);
   loop->setAttr("llvm.loop_annotation", b.rolled());
   {
     OpBuilder::InsertionGuard guard(b);
     b.setInsertionPointToStart(loop.getBody());
-    Value k = loop.getInductionVar();
-    Values next(loop.getRegionIterArgs());
-    std::map<Coord, Values> rows, cols;
-    for (const Group &group : layout.groups) {
-      Values &x = rows[group.row], &y = cols[group.col];
-      if (x.empty())
-        x = loadSteps(left, /*isLeft=*/true, group.row, 1, k, steps);
-      if (y.empty())
-        y = loadSteps(right, /*isLeft=*/false, group.col, group.width, k,
-                      steps);
-      for (int64_t step = 0; step < steps; ++step)
-        for (int64_t i = 0; i < group.width; ++i) {
-          Value &sum = next[group.slot + i];
-          sum = b.fma(x[step], y[step * group.width + i], sum);
-        }
-    }
+    Values next = multiplySteps(left, right, layout, loop.getInductionVar(),
+                                blockSteps, Values(sums.size(), b.f32(0)));
+    for (auto [sum, before] : llvm::zip(next, loop.getRegionIterArgs()))
+      sum = b.addF(before, sum);
     scf::YieldOp::create(b, next);
   }
   sums.assign(loop.getResults().begin(), loop.getResults().end());

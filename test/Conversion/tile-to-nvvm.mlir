@@ -76,7 +76,6 @@ func.func @tf32(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
 // at a time: one load of a row of the left side, and one of each of four rows of the right one.
 // CHECK-LABEL: llvm.func @exact(
 // CHECK-NOT: nvvm.mma
-// CHECK: %[[STEPS:.*]] = arith.constant 4 : i32
 // CHECK: scf.for %{{.*}} = %{{.*}} to %{{.*}} step %{{.*}} -> (f32, f32, f32, f32, f32, f32, f32, f32)
 // CHECK: llvm.load {{.*}} {alignment = 16 : i64} : !llvm.ptr<3> -> vector<4xf32>
 // CHECK-COUNT-4: llvm.load {{.*}} {alignment = 8 : i64} : !llvm.ptr<3> -> vector<2xf32>

@@ -67,10 +67,11 @@ TEST(ModelPacks, KdacRun) {
         "mix.w16384", "latent.w512", "latent.w4096", "add", "silu", "situ",
         "sigmoid", "gather"})
     names.insert(std::string("rows.") + rows + ".f32");
-  names.insert("attention.k576v512.f32");
-  names.insert("attention.k128v64.f32");
-  names.insert("prompt.k192v128.f32");
-  names.insert("prompt.k128v64.f32");
+  for (const char *widths :
+       {"attention.k1280v1024", "attention.k576v512", "attention.k128v64",
+        "prompt.k1280v1024", "prompt.k320v256", "prompt.k192v128",
+        "prompt.k128v64"})
+    names.insert(std::string(widths) + ".f32");
   EXPECT_EQ(namesOf("kdac-run.yaml", "host"), names);
 }
 
