@@ -95,6 +95,9 @@ def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
     Under `roles = warpgroups` what products read lies in panels, tiles of the loops in
     rings that all loops share, whichever loops these are in.
 
+    In the step form a store of a staged f32 state has a place as well, where its
+    target has bulk copies: the state's own, from where those take it to memory.
+
     Numerics: none; no value changes.
   }];
 }

@@ -425,6 +425,8 @@ void GpuLowering::lowerStore(tile::StoreOp op) {
                   layout.firstRowLane);
     return;
   }
+  if (bulkPlace(op))
+    return storeInBulk(op);
   if (hasRegisterLeaf(source)) {
     // One branch for all groups of a row.
     llvm::MapVector<std::pair<void *, int64_t>, SmallVector<Group>> rows;

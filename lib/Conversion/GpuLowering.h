@@ -164,6 +164,15 @@ private:
   void storeVector(tile::StoreOp op, const Group &group,
                    const Values &elements);
 
+  //===-- Bulk stores of the step form (GpuBulkStore.cpp)
+  //-------------------------===//
+  /// Where a state is collected on its way to memory, or null.
+  static tile::PlaceAttr bulkPlace(tile::StoreOp op);
+  bool storesInBulk(); ///< the kernel has such a state
+  void storeInBulk(tile::StoreOp op);
+  /// At the end of a kernel: the block's shared memory must last until then.
+  void awaitBulkStores();
+
   //===-- Placement
   //---------------------------------------------------------===//
   tile::PlaceAttr place(Value value, unsigned extra = 0) const;

@@ -177,6 +177,8 @@ LogicalResult GpuLowering::lowerNextHead(ArrayRef<Operation *> head,
   Values again = staged ? Values() : carried;
   for (size_t i = 0; staged && i < carried.size(); i += 4)
     again.append(b.load(pieceAddress(staged, i / 4), b.getF32Type(), 4, 16));
+  if (storesInBulk()) // where pieces of other warps may still wait
+    b.barrier();
   scf::YieldOp::create(b, again);
   carried.assign(branch.getResults().begin(), branch.getResults().end());
   return made;

@@ -560,6 +560,7 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   if (isa<func::ReturnOp>(op)) {
     if (failed(lowerPrefetches()))
       return failure();
+    awaitBulkStores();
     LLVM::ReturnOp::create(b, ValueRange());
     return success();
   }

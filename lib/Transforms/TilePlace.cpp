@@ -50,6 +50,7 @@ private:
   tile::PlaceAttr shared(ArrayRef<int64_t> shape, Type element, int64_t first,
                          int64_t last, int64_t stages = 1);
   tile::PlaceAttr staged(tile::LoadOp load);
+  bool goesInBulk(tile::StoreOp store);
   void assignOffsets();
 
   func::FuncOp kernel;
@@ -60,6 +61,7 @@ private:
   SmallVector<std::pair<Operation *, SmallVector<tile::PlaceAttr>>> placed;
   int64_t sharedBytes = 0;
   bool sharesVectors = false; ///< step form: vectors over K in shared memory
+  std::optional<tile::PlaceAttr> statePlace; ///< of the one that is staged
 };
 
 } // namespace
@@ -240,8 +242,36 @@ tile::PlaceAttr Placer::staged(tile::LoadOp load) {
                               buffers.size() - 1, 0, 1, 0);
 }
 
+/// True of the store of a state that is staged, where what every warp has of it
+/// lies in one piece: bulk copies take it from where it is staged, as by then
+/// all threads are done with what waited there. Stores of threads hold up
+/// whatever the multiprocessor asks for behind them (docs/PERFORMANCE.md has
+/// that, and why not 16-bit states). Only where the loop stores the last state
+/// and no other: a kernel that keeps every token's needs the memory in between,
+/// and one that replays a log has nothing behind its store.
+bool Placer::goesInBulk(tile::StoreOp store) {
+  const Target *target = findTarget(schedule.getTarget());
+  auto type = cast<RankedTensorType>(store.getValue().getType());
+  if (!statePlace || !target || !target->hasBulkCopies || type.getRank() != 2 ||
+      !type.getElementType().isF32() || !store.getTransposed())
+    return false;
+  int64_t rows = type.getDimSize(0), columns = type.getDimSize(1);
+  bool isPiece = getConstantIntValue(store.getStride()) == rows &&
+                 getConstantIntValue(store.getValid()[0]) == rows &&
+                 getConstantIntValue(store.getValid()[1]) == columns &&
+                 columns % (8 * schedule.getWarps()) == 0;
+  int64_t statesOfToken = 0;
+  kernel.walk([&](tile::StoreOp other) {
+    statesOfToken +=
+        isa<scf::ForOp>(other->getParentOp()) && rank(other.getValue()) == 2;
+  });
+  return isPiece && statesOfToken == 1;
+}
+
 void Placer::placeOp(Operation *op) {
   SmallVector<tile::PlaceAttr> places;
+  if (auto store = dyn_cast<tile::StoreOp>(op); store && goesInBulk(store))
+    placed.push_back({op, {*statePlace}});
   if (isOneRow() && isa<tile::ReduceOp>(op)) {
     // A part from every warp.
     Type f32 = Float32Type::get(op->getContext());
@@ -256,7 +286,8 @@ void Placer::placeOp(Operation *op) {
     auto type = cast<RankedTensorType>(result.getType());
     auto loop = dyn_cast<scf::ForOp>(op->getParentOp());
     if (home == Home::Staged) {
-      places.push_back(staged(cast<tile::LoadOp>(op)));
+      statePlace = staged(cast<tile::LoadOp>(op));
+      places.push_back(*statePlace);
       continue;
     }
     if (home != Home::Shared)

@@ -146,6 +146,53 @@ func.func @staged(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %n: index)
 
 // -----
 
+#staged = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
+                         v_tile = 32, warps = 1, stages = 2, operand = f32,
+                         gram = f32>
+
+// The last state takes its way through the memory where it is staged, from where
+// a bulk copy of each warp's columns writes it; the block stays until those have
+// been read. Between tokens all threads take their pieces from there before any
+// goes on.
+// CHECK-LABEL: llvm.func @bulk(
+// CHECK: scf.for
+// CHECK: nvvm.barrier
+// CHECK-COUNT-16: llvm.store %{{.*}} : vector<4xf32>, !llvm.ptr<3>
+// CHECK: "fence.proxy.async.shared::cta;"
+// CHECK: "bar.warp.sync -1;"
+// CHECK: scf.if
+// CHECK: "cp.async.bulk.global.shared::cta.bulk_group
+// CHECK-COUNT-16: llvm.load %{{.*}} : !llvm.ptr<3> -> vector<4xf32>
+// CHECK: nvvm.barrier
+// CHECK-NEXT: scf.yield
+// CHECK: "cp.async.bulk.wait_group.read 0;"
+// CHECK-NEXT: llvm.return
+func.func @bulk(%h: !tile.ref<f32>, %a: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #staged, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %c64 = arith.constant 64 : index
+  %h0 = tile.load %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : !tile.ref<f32> -> tensor<64x32xf32>
+  tile.await_launch
+  tile.start_next
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<64x32xf32>) {
+    %x = tile.load %a[%i] stride %c1 valid [%c64] align 16 : !tile.ref<f32> -> tensor<64xf32>
+    %x1 = tile.once %x : tensor<64xf32>
+    %rows = tile.broadcast %x1 along 0 : tensor<64xf32> -> tensor<64x32xf32>
+    %next = arith.mulf %s, %rows : tensor<64x32xf32>
+    tile.store %next, %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+        : tensor<64x32xf32>, !tile.ref<f32>
+    scf.yield %next : tensor<64x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c64 valid [%c64, %c32] transposed align 16
+      : tensor<64x32xf32>, !tile.ref<f32>
+  return
+}
+
+// -----
+
 #narrow = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
                          v_tile = 32, warps = 1, stages = 1, operand = f32,
                          gram = f32>

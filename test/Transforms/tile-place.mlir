@@ -61,6 +61,85 @@ func.func @reuse(%a: !tile.ref<f32>, %out: !tile.ref<f32>, %n: index)
   return
 }
 
+#staged = #tile.schedule<target = "sm_90a", form = "step", chunk = 1, leaf = 1,
+                         v_tile = 32, warps = 4, stages = 2, operand = bf16, gram = bf16>
+#older = #tile.schedule<target = "sm_80", form = "step", chunk = 1, leaf = 1,
+                        v_tile = 32, warps = 4, stages = 2, operand = bf16, gram = bf16>
+
+// A staged state goes to memory in bulk, from where it was staged.
+// CHECK-LABEL: func.func @in_bulk(
+// CHECK-SAME: kdac.shared_bytes = 4096 : i64
+// CHECK: tile.load {{.*}} {tile.place = [#tile.place<staged>]}
+// CHECK: tile.store {{.*}} {tile.place = [#tile.place<staged>]}
+// CHECK: tile.store {{.*}} {tile.place = [#tile.place<staged>]}
+func.func @in_bulk(%h: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #staged, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %h0 = tile.load %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : !tile.ref<f32> -> tensor<32x32xf32>
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<32x32xf32>) {
+    %next = arith.addf %s, %s : tensor<32x32xf32>
+    tile.store %next, %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+    scf.yield %next : tensor<32x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+  return
+}
+
+// Not where a GPU has no bulk copies, nor where every token's state is kept, or
+// none.
+// CHECK-LABEL: func.func @without_bulk_copies(
+// CHECK-NOT: tile.store {{.*}} {tile.place
+func.func @without_bulk_copies(%h: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #older, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %h0 = tile.load %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : !tile.ref<f32> -> tensor<32x32xf32>
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<32x32xf32>) {
+    %next = arith.addf %s, %s : tensor<32x32xf32>
+    tile.store %next, %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+    scf.yield %next : tensor<32x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+  return
+}
+
+// CHECK-LABEL: func.func @every_state(
+// CHECK-NOT: tile.store {{.*}} {tile.place
+func.func @every_state(%h: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #staged, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %h0 = tile.load %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : !tile.ref<f32> -> tensor<32x32xf32>
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<32x32xf32>) {
+    %next = arith.addf %s, %s : tensor<32x32xf32>
+    tile.store %next, %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+    tile.store %next, %h[%i] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+    scf.yield %next : tensor<32x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+  return
+}
+
+// CHECK-LABEL: func.func @replayed(
+// CHECK-NOT: tile.store {{.*}} {tile.place
+func.func @replayed(%h: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #staged, kdac.v_tile = 32} {
+  %c0 = arith.constant 0 : index
+  %c1 = arith.constant 1 : index
+  %c32 = arith.constant 32 : index
+  %h0 = tile.load %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : !tile.ref<f32> -> tensor<32x32xf32>
+  %ht = scf.for %i = %c0 to %n step %c1 iter_args(%s = %h0) -> (tensor<32x32xf32>) {
+    %next = arith.addf %s, %s : tensor<32x32xf32>
+    scf.yield %next : tensor<32x32xf32>
+  }
+  tile.store %ht, %h[%c0] stride %c32 valid [%c32, %c32] transposed align 16 : tensor<32x32xf32>, !tile.ref<f32>
+  return
+}
+
 // In the step form the state and sums over it stay with their threads, and no
 // shared memory is needed.
 // CHECK-LABEL: func.func @step(

@@ -21,6 +21,7 @@ struct Target {
   int64_t registersPerThread;  ///< architectural limit
   bool hasWarpgroupProducts;   ///< wgmma
   bool hasDependentLaunch;     ///< kernels of other calls may be waited for
+  bool hasBulkCopies;          ///< between shared and global memory
   int64_t multiprocessors;     ///< of its usual GPU: programs that run at once
   std::string_view summary;
 };
