@@ -110,7 +110,8 @@ def Tile_PlaceAttr : AttrDef<TileDialect, "Place"> {
     of 128 bytes whose 16-byte unit u of row r stands at u xor (r mod 8). `staged`:
     distributed, but loaded as late as can be; between the iterations of a loop
     that carries it each thread's elements wait in pieces of 16 bytes from byte
-    `offset` on, a piece of every thread in turn. Buffers
+    `offset` on, a piece of every thread in turn; where roles are warps, in lines
+    `pitch` bytes apart until the chain takes it. Buffers
     of a ring are `stride` bytes apart where that is not 0.
   }];
   let parameters = (ins EnumParameter<Tile_Home>:$home,

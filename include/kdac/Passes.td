@@ -86,7 +86,8 @@ def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
 
     Under `roles = warps`, rings: what prepare passes to the chain is one image per
     chunk in panels that wgmma reads, and raw rows land in the bytes of the products
-    that replace them; v comes and the output goes through a second ring. Also on the
+    that replace them; v comes and the output goes through a second ring. An initial
+    state of f32 is staged in bytes that the rings fill last. Also on the
     kernel: `tile.scratch` (offset and size for a pair of preparing warps),
     `tile.barriers` (offset of the mbarriers), `tile.registers` (of a thread of the
     chain, of prepare, of transfer, and at launch), and `tile.scalar` on scalars that
@@ -115,7 +116,8 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     pairs of warps, transfer by cp.async, joined by mbarriers. Under `roles = cluster`
     a chunk is prepared by one of two blocks and copied to the other's ring. Under
     `roles = assisted` the last of four blocks has no program and prepares every third
-    chunk of the others'.
+    chunk of the others'. Under `roles = warps` a program near its end asks for the first
+    bytes of one that is to follow in the L2 (lib/Conversion/GpuFollower.cpp).
 
     Under `roles = warpgroups` the turns of a matmul add to accumulators, products of
     one running when those of the next start, and in a loop around them the first

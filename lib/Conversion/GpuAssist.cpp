@@ -56,32 +56,42 @@ Value RoleLowering::copyBytes(Value copy) {
 }
 
 /// In the prologue each of an assistant's first warpgroups makes what a program
-/// needs, in a program the first makes its own. The others join in, so that
+/// needs, in a program the first makes its own and the second, without an
+/// assistant, what is known of the follower. The others join in, so that
 /// barriers are everyone's, but keep nothing.
 void RoleLowering::shareOutThreads() {
   threadGroup = b.div(at.thread, kWarpgroup);
   at.thread = b.rem(at.thread, kWarpgroup);
-  Value last = b.i32(tile::kAssistedPrograms - 1);
-  Value several = select(b.less(threadGroup, last), threadGroup, last);
-  Value assists = isAssistant();
-  copy = select(assists, several, b.i32(0));
+  Value last = b.i32(tile::programCopies(at.schedule) - 1);
+  copy = select(b.less(threadGroup, last), threadGroup, last);
+  if (isAssisted())
+    copy = select(isAssistant(), copy, b.i32(0));
   makesCopy = b.equal(threadGroup, copy);
 }
 
 /// The program that a copy is of, index.
 Value RoleLowering::programOfCopy() {
+  if (!isAssisted())
+    return arith::IndexCastUIOp::create(
+        b, b.getIndexType(),
+        select(b.equal(copy, b.i32(0)), at.block, follower()));
   Value first =
       b.mul(b.div(at.block, clusterBlocks()), tile::kAssistedPrograms);
   Value number = b.add(first, select(isAssistant(), copy, rank()));
   return arith::IndexCastUIOp::create(b, b.getIndexType(), number);
 }
 
-/// Of the whole kernel; a vector goes to where its copy is.
+/// Of the whole kernel; a vector goes to where its copy is, of a follower to
+/// nowhere.
 LogicalResult RoleLowering::lowerCopied(Operation *op) {
   auto load = dyn_cast<tile::LoadOp>(op);
   if (!copy || !load)
     return at.lowerOp(op);
   LogicalResult result = success();
+  if (!isAssisted()) {
+    branch(b.equal(threadGroup, b.i32(0)), [&] { result = at.lowerOp(op); });
+    return result;
+  }
   at.slots[load.getResult()] = vectorCopy(load, copy);
   branch(makesCopy, [&] { result = at.lowerOp(op); });
   at.slots.erase(load.getResult());

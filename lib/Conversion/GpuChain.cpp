@@ -24,6 +24,7 @@ private:
   void layOut(int64_t rows);
   Values initialState();
   Values loadState();
+  Values readStagedState();
   void storeState(tile::StoreOp op);
   SmallVector<Group> runs() const;
   void exchangePairs(Values &runs);
@@ -118,7 +119,28 @@ void Chain::swapInner(Values &state) const {
       std::swap(state[j], state[j + 2]);
 }
 
+/// From where the transfer warps have it copied to; its bytes are theirs again.
+Chain::Values Chain::readStagedState() {
+  tile::LoadOp load = roles.state;
+  Values loaded;
+  b.waitBarrier(roles.loadedState(), b.i32(0));
+  for (const Group &group :
+       at.distributed(load.getResult().getType().getShape()).groups) {
+    if (load.getTransposed()) {
+      loaded.append(b.load(roles.stateAt(group), b.getF32Type(), 2, 8));
+      continue;
+    }
+    for (int64_t element : {0, 1})
+      loaded.append(
+          b.load(roles.stateAt(group, element), b.getF32Type(), 1, 4));
+  }
+  roles.releaseState();
+  return loaded;
+}
+
 Chain::Values Chain::loadState() {
+  if (roles.stagesState())
+    return readStagedState();
   tile::LoadOp load = roles.state;
   const Layout &layout = at.distributed(load.getResult().getType().getShape());
   Values loaded;

@@ -103,6 +103,8 @@ public:
   /// thread index ptxas must not know either, so each lane asks itself for it.
   Value opaqueThread(Value thread);
   Value opaqueSize(Value size64);
+  /// How many multiprocessors there are, about.
+  Value multiprocessors();
   Value opaqueWord(Value word); ///< the same of an i32
   /// The x of the lane whose number differs in these bits.
   Value shuffleXor(Value x, int64_t mask);
@@ -175,6 +177,9 @@ public:
   void copyFetching(Value shared, Value global, Value count);
   /// Asks for whole, aligned 16 bytes of global memory in the L2.
   void prefetch(Value global, int64_t bytes);
+  /// The same of the lines that begin at `pointer` or up to `bytes` behind it,
+  /// each lane its own.
+  void prefetchLines(Value pointer, int64_t bytes);
   /// Until all but the `left` last stores are done, or have read their source.
   void waitBulkStores(int64_t left, bool read);
   /// What an address in this block's shared memory is in block `rank` (i32) of

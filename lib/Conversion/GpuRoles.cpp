@@ -173,6 +173,21 @@ void RoleLowering::locateInGroup() {
   warpInGroup = b.div(threadInGroup, 32);
 }
 
+void RoleLowering::anew(bool apart, llvm::function_ref<void()> body) {
+  auto outside = std::tuple(at.thread, at.lane, at.warp, at.layoutAnchor,
+                            threadInGroup, warpInGroup);
+  auto before = std::tuple(roleScalars, chunks);
+  at.scalars = roleScalars;
+  at.locateThread(b.opaqueThread(at.thread));
+  locateInGroup();
+  readScalars(apart);
+  body();
+  std::tie(roleScalars, chunks) = before;
+  at.scalars = roleScalars;
+  std::tie(at.thread, at.lane, at.warp, at.layoutAnchor, threadInGroup,
+           warpInGroup) = outside;
+}
+
 void RoleLowering::whileLess(Value first, int64_t step, Values &carried,
                              llvm::function_ref<void(Value &, Values &)> body) {
   Values start = {first, b.less(first, chunks)};
@@ -198,23 +213,16 @@ void RoleLowering::whileLess(Value first, int64_t step, Values &carried,
 void RoleLowering::chunkLoopOf(
     Value first, int64_t step, bool keepsCount, Values &carried,
     llvm::function_ref<void(Value &, Values &)> body) {
-  auto outside = std::tuple(at.thread, at.lane, at.warp, at.layoutAnchor,
-                            threadInGroup, warpInGroup);
-  auto before = std::tuple(at.scalars, roleScalars, chunks);
   auto turn = [&](Value &number, Values &inside) {
-    at.locateThread(b.opaqueThread(std::get<0>(outside)));
-    locateInGroup();
-    readScalars();
-    body(number, inside);
+    anew(/*apart=*/false, [&] { body(number, inside); });
   };
+  auto before = std::tuple(at.scalars, roleScalars, chunks);
   if (keepsCount)
     loop(first, chunks, step, carried,
          [&](Value number, Values &inside) { turn(number, inside); });
   else
     whileLess(first, step, carried, turn);
   std::tie(at.scalars, roleScalars, chunks) = before;
-  std::tie(at.thread, at.lane, at.warp, at.layoutAnchor, threadInGroup,
-           warpInGroup) = outside;
 }
 
 Value RoleLowering::select(Value condition, Value a, Value c) {
@@ -394,6 +402,62 @@ void RoleLowering::lowerLongest(tile::LongestOp op) {
                                                             made.getResult(0)));
 }
 
+/// True if all that needs `value` in the chunk loop is made by prepare.
+bool RoleLowering::isPreparersAlone(Value value) const {
+  return llvm::all_of(value.getUsers(), [&](Operation *user) {
+    if (preparersOwn.contains(user))
+      return true;
+    auto role = user->getAttrOfType<StringAttr>(tile::kRoleAttr);
+    if (!chunkLoop->isProperAncestor(user) || !role ||
+        role.getValue() != tile::kPrepareRole)
+      return false;
+    // What is recomputed where it is used may be so by the chain.
+    return llvm::all_of(user->getResults(), [&](Value made) {
+      bool isKept = at.place(made) && at.place(made).getStages() > 1;
+      return isKept || isPreparersAlone(made);
+    });
+  });
+}
+
+/// Biases, and numbers made of what memory has of a head: nothing waits for
+/// them but prepare, and that for rows first.
+void RoleLowering::findPreparersOwn() {
+  if (!prepares() || isAssisted())
+    return;
+  for (Operation &op : llvm::reverse(at.kernel.getBody().front())) {
+    if (op.getNumResults() != 1 || !op.isBeforeInBlock(chunkLoop) ||
+        op.hasTrait<OpTrait::ConstantLike>())
+      continue;
+    Value made = op.getResult(0);
+    auto vector = dyn_cast<RankedTensorType>(made.getType());
+    bool isVector = vector && vector.getRank() == 1 && isa<tile::LoadOp>(op);
+    if ((isVector || made.getType().isF32()) && isPreparersAlone(made))
+      preparersOwn.insert(&op);
+  }
+}
+
+/// By the warps that prepare, when they begin.
+void RoleLowering::lowerPreparersOwn() {
+  if (preparersOwn.empty())
+    return;
+  int64_t before = 128 * chainWarpgroups();
+  Value everyone = at.thread;
+  at.thread = b.add(at.thread, -before);
+  for (Operation &op : at.kernel.getBody().front())
+    if (preparersOwn.contains(&op))
+      (void)at.lowerOp(&op);
+  branch(b.equal(at.thread, b.i32(0)), [&] {
+    forScalars([&](Value scalar, Value pointer, int64_t align) {
+      if (preparersOwn.contains(scalar.getDefiningOp()))
+        LLVM::StoreOp::create(b, at.scalars.lookup(scalar), pointer, align);
+    });
+  });
+  at.thread = everyone;
+  int64_t pairs = tile::preparePairs(at.schedule);
+  b.namedBarrier(b.i32(pairs + 2), 64 * pairs);
+  readScalars();
+}
+
 /// What all threads do before they part: scalars and vectors of the whole
 /// kernel.
 LogicalResult RoleLowering::lowerPrologue() {
@@ -404,6 +468,8 @@ LogicalResult RoleLowering::lowerPrologue() {
     if (&op == chunkLoop.getOperation())
       break;
     auto program = dyn_cast<tile::ProgramIdOp>(op);
+    if (preparersOwn.contains(&op))
+      continue;
     if (auto longest = dyn_cast<tile::LongestOp>(op))
       lowerLongest(longest);
     else if (program && copy)
@@ -417,6 +483,8 @@ LogicalResult RoleLowering::lowerPrologue() {
     writes = arith::AndIOp::create(b, writes, makesCopy);
   branch(writes, [&] {
     forScalars([&](Value scalar, Value pointer, int64_t align) {
+      if (preparersOwn.contains(scalar.getDefiningOp()))
+        return;
       Value value = at.scalars.lookup(scalar);
       if (value.getType().isIndex())
         value = b.toI64(value);
@@ -433,7 +501,8 @@ LogicalResult RoleLowering::lowerPrologue() {
 void RoleLowering::readScalars(bool apart) {
   b.memoryFence();
   forScalars([&](Value scalar, Value pointer, int64_t align) {
-    Type type = at.scalars.lookup(scalar).getType();
+    Value known = at.scalars.lookupOrNull(scalar); // a pointer, perhaps
+    Type type = known ? known.getType() : scalar.getType();
     if (apart)
       b.memoryFence();
     Value value = LLVM::LoadOp::create(
@@ -447,8 +516,8 @@ void RoleLowering::readScalars(bool apart) {
 }
 
 /// The system and the attention are lower triangular, and only their lower
-/// blocks are ever written.
-void RoleLowering::zeroAboveDiagonal() {
+/// blocks are ever written. By the block's first warpgroup.
+void RoleLowering::zeroAboveDiagonal(int64_t firstStage) {
   tile::PlaceAttr place = at.place(parts.attention);
   int64_t first = place.getOffset() & ~int64_t(1023);
   // Of one image, 16 bytes each; without a system its half of all rows as well.
@@ -456,12 +525,16 @@ void RoleLowering::zeroAboveDiagonal() {
   int64_t words = rows * 128 / 16;
   auto type = VectorType::get({4}, b.getI32Type());
   Value zero = LLVM::ZeroOp::create(b, type);
-  for (int64_t stage = 0; stage < place.getStages(); ++stage)
-    branch(b.less(at.thread, b.i32(words)), [&] {
-      LLVM::StoreOp::create(
-          b, zero,
-          pointer(b.mul(at.thread, 16), first + stage * place.getStride()), 16);
-    });
+  constexpr int64_t warpgroup = 128;
+  branch(b.less(at.thread, b.i32(warpgroup)), [&] {
+    for (int64_t stage = firstStage; stage < place.getStages(); ++stage)
+      for (int64_t word = 0; word < words; word += warpgroup)
+        LLVM::StoreOp::create(
+            b, zero,
+            pointer(b.mul(at.thread, 16),
+                    first + stage * place.getStride() + 16 * word),
+            16);
+  });
 }
 
 void RoleLowering::initialise() {
@@ -470,7 +543,9 @@ void RoleLowering::initialise() {
   auto prepared = [&](int64_t i) {
     return barrierAt(rowStages(), b.i32(i), imageStages());
   };
-  branch(b.equal(at.thread, b.i32(0)), [&] {
+  // By a warp that has less to do before the roles begin than the first.
+  int64_t last = 32 * at.schedule.getWarps() - 32;
+  branch(b.equal(at.thread, b.i32(last)), [&] {
     for (int64_t i = imageStages(); i < rowStages(); ++i)
       b.initBarrier(loaded(i), b.i32(warpgroup));
     for (int64_t i = 0; i < imageStages(); ++i) {
@@ -491,12 +566,15 @@ void RoleLowering::initialise() {
       b.initBarrier(madeOutput(b.i32(i)),
                     b.i32(std::max<int64_t>(1, chainWarps)));
     }
+    if (stagesState()) {
+      b.initBarrier(loadedState(), b.i32(warpgroup));
+      b.initBarrier(leftState(), b.i32(chainWarps));
+    }
     b.publishBarriers();
   });
   if (prepares())
-    zeroAboveDiagonal();
+    zeroAboveDiagonal(0);
   b.proxyFence();
-  clusterBlocks() > 1 ? b.clusterBarrier() : at.synchronise();
 }
 
 /// Where ptxas else keeps a neighbour through the role, and spills it: beside
@@ -524,7 +602,13 @@ void RoleLowering::dispatch() {
       return others();
     branch(
         b.less(group, b.i32(chains + preparers)),
-        [&] { role(1, [&] { prepare(); }); }, others);
+        [&] {
+          role(1, [&] {
+            lowerPreparersOwn();
+            prepare();
+          });
+        },
+        others);
   };
   if (chains == 0)
     return preparing();
@@ -549,9 +633,11 @@ LogicalResult RoleLowering::run() {
     return failure();
   at.createKernel();
   b.mergeFactors();
+  findPreparersOwn();
+  initialise();
   if (failed(lowerPrologue()))
     return failure();
-  initialise();
+  clusterBlocks() > 1 ? b.clusterBarrier() : at.synchronise();
   dispatch();
   // A block stays while others may reach into its memory.
   if (clusterBlocks() > 1)

@@ -58,13 +58,16 @@ private:
   mlir::arith::SelectOp choiceOf(tile::DotOp op);
   bool isOfLastChunk(mlir::arith::SelectOp choice);
   mlir::LogicalResult lowerPrologue();
+  bool isPreparersAlone(Value value) const;
+  void findPreparersOwn();
+  void lowerPreparersOwn();
   void lowerLongest(tile::LongestOp op);
   mlir::LogicalResult lowerCopied(mlir::Operation *op);
   void forScalars(llvm::function_ref<void(Value, Value, int64_t)> keep);
   void readScalars(bool apart = false);
   bool loadsApart(unsigned role) const;
   void initialise();
-  void zeroAboveDiagonal();
+  void zeroAboveDiagonal(int64_t firstStage);
   void dispatch();
   /// Emits `then` for threads of which `condition` holds, else `otherwise`.
   void branch(Value condition, llvm::function_ref<void()> then,
@@ -76,6 +79,10 @@ private:
   /// for (i = first; i < end; i += step) in i32, rolled; `carried` are updated.
   void loop(Value first, Value end, int64_t step, Values &carried,
             llvm::function_ref<void(Value, Values &)> body);
+  /// Emits `body` with the numbers of the thread and the scalars found out
+  /// anew, so that nothing computed from them is kept from before; scalars
+  /// `apart`: see readScalars.
+  void anew(bool apart, llvm::function_ref<void()> body);
   /// A loop over chunks: nothing computed from the numbers of the thread or of
   /// the program is kept in registers around it, and their count only if
   /// `keepsCount`; else `body` may give back its number in another register.
@@ -139,6 +146,27 @@ private:
   void storeImage(Value number);
   int64_t imageSize() const;
 
+  //===-- The state's way through shared memory (GpuRoleState.cpp)
+  //----------------------------------------------===//
+  /// The initial state is copied to bytes of the rings while they are not
+  /// needed yet.
+  bool stagesState();
+  Value loadedState();  ///< mbarrier: the copy is there
+  Value leftState();    ///< mbarrier: the chain has it, its bytes are free
+  int64_t stateLines(); ///< rows of the state as it is in memory
+  /// Where element `element` along the rows of a group is in its copy.
+  Value stateAt(const Group &group, int64_t element = 0);
+  void startState();
+  void releaseState();
+
+  //===-- The program that follows (GpuFollower.cpp)
+  //----------------------------------------------===//
+  bool hasFollower() const { return keepsCopies() && !isAssisted(); }
+  Value follower(); ///< its number, or this one's where there is none, i32
+  void askForFollower(Value number);
+  void askForRows(tile::LoadOp load);
+  void askForState();
+
   //===-- Images of a cluster (GpuCluster.cpp)
   //------------------------------------------===//
   int64_t clusterBlocks() const { return tile::clusterBlocks(at.schedule); }
@@ -198,6 +226,9 @@ private:
   PreparedChunk parts;
   mlir::IRMapping roleScalars; ///< what `at.scalars` is outside the chunk loop
   Value chunks;                ///< i32: how many this program has
+  /// What makes scalars and vectors of the whole kernel that only prepare
+  /// reads.
+  llvm::DenseSet<mlir::Operation *> preparersOwn;
   /// Where blocks keep copies for several programs: the number of the one that
   /// is made in the prologue, if this thread makes one, and of the one that a
   /// role of an assistant reads. Null: the first.

@@ -247,6 +247,10 @@ void RoleLowering::transfer() {
       });
     if (hasOutput())
       branch(isMade, [&] { storeOutput(number, now[images + 1]); });
+    // Its bytes are those of the buffers that are filled from here on.
+    if (stagesState())
+      branch(b.equal(number, b.i32(-valuesAhead)),
+             [&] { anew(/*apart=*/true, [&] { startState(); }); });
     Value later = b.add(number, valuesAhead);
     Value inRange = arith::AndIOp::create(
         b, arith::CmpIOp::create(b, arith::CmpIPredicate::sge, later, zero),
@@ -255,6 +259,8 @@ void RoleLowering::transfer() {
       startRows(values, later, now[images]);
       b.arriveAfterCopies(loadedValue(later));
     });
+    if (hasFollower())
+      askForFollower(number);
     at.scalars = roleScalars;
     for (auto [op, address] : llvm::zip(moved, now))
       address = b.add(address, b.mul64(rowBytes(op), b.i64(chunkRows())));

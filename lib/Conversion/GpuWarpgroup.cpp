@@ -51,6 +51,10 @@ Value GpuEmitter::anyLane(Value condition) {
                                   NVVM::VoteSyncKind::any);
 }
 
+Value GpuEmitter::multiprocessors() {
+  return assembly("mov.u32 $0, %nsmid;", "=r", getI32Type(), {})[0];
+}
+
 void GpuEmitter::warpSync() {
   assembly("bar.warp.sync -1;", "~{memory}", {}, {});
 }
@@ -132,6 +136,13 @@ void GpuEmitter::copyFetching(Value shared, Value global, Value count) {
 void GpuEmitter::prefetch(Value global, int64_t bytes) {
   assembly("cp.async.bulk.prefetch.L2.global [$0], $1;", "l,n", {},
            {global, i32(bytes)});
+}
+
+void GpuEmitter::prefetchLines(Value pointer, int64_t bytes) {
+  constexpr int64_t line = 128;
+  for (int64_t first = 0; first < bytes; first += line)
+    assembly("prefetch.global.L2 [$0 + " + std::to_string(first) + "];", "l",
+             {}, pointer);
 }
 
 void GpuEmitter::bulkStore(Value global, Value shared, int64_t bytes) {

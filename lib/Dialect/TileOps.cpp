@@ -63,7 +63,9 @@ int64_t kdac::tile::clusterBlocks(ScheduleAttr schedule) {
 }
 
 int64_t kdac::tile::programCopies(ScheduleAttr schedule) {
-  return isAssisted(schedule) ? kAssistedPrograms : 1;
+  if (isAssisted(schedule))
+    return kAssistedPrograms;
+  return schedule.getRoles() == "warps" ? 2 : 1;
 }
 
 bool kdac::tile::isOneRow(ScheduleAttr schedule) {

@@ -26,6 +26,7 @@ constexpr int64_t kPanelColumns = 64, kRowBytes = 128;
 constexpr int64_t kAlignment = 1024; ///< of a panel: the swizzle repeats there
 constexpr int64_t kValueStages = 3;  ///< v two chunks ahead, output behind
 constexpr int64_t kBarrierBytes = 8;
+constexpr int64_t kCopyBytes = 16; ///< of one asynchronous copy
 
 class RolePlacer {
 public:
@@ -48,6 +49,7 @@ private:
   void placeImages();
   Value rawRows(Value part);
   void placeValues();
+  void placeState();
   void placeVectors();
   void placeScratch();
   void placeScalars();
@@ -58,6 +60,7 @@ private:
   scf::ForOp loop;
   tile::ScheduleAttr schedule;
   llvm::SetVector<Value> taken; ///< raw tiles that a part has replaced
+  tile::LoadOp staged;          ///< the state's, if shared memory has it first
   int64_t bytes = 0;
 };
 
@@ -174,13 +177,47 @@ void RolePlacer::placeValues() {
     bytes += kValueStages * stride;
 }
 
-/// Vectors that the whole kernel reads, such as the gate's bias.
+/// Where images are prepared, the initial state comes behind the first rows, to
+/// bytes of the rings that are filled after them: those of the last images and
+/// of v. Rows (of columns where it is transposed) are 16 or 32 bytes further
+/// apart than they are long, so that the chain's reads of accumulators meet no
+/// bank twice. The chain itself loads other elements than f32, rows of unknown
+/// alignment, and what a program beside an assistant begins with: those are of
+/// many chunks, one a multiprocessor.
+void RolePlacer::placeState() {
+  tile::LoadOp load;
+  for (auto candidate : kernel.getOps<tile::LoadOp>())
+    if (candidate->isBeforeInBlock(loop) &&
+        type(candidate.getResult()).getRank() == 2)
+      load = candidate;
+  if (!load || !type(load.getResult()).getElementType().isF32() ||
+      load.getAlign() < kCopyBytes || tile::preparePairs(schedule) == 0 ||
+      tile::chainWarpgroups(schedule) == 0 || tile::isAssisted(schedule))
+    return;
+  bool transposed = load.getTransposed();
+  ArrayRef<int64_t> shape = type(load.getResult()).getShape();
+  int64_t pitch = shape[transposed ? 0 : 1] * 4 + (transposed ? 32 : 16);
+  int64_t offset =
+      llvm::alignDown(bytes - shape[transposed ? 1 : 0] * pitch, kCopyBytes);
+  auto image = kernel->getAttrOfType<DenseI64ArrayAttr>("tile.image");
+  // Chunks whose rows have been asked for by then, the last of them beside the
+  // first v.
+  int64_t before = schedule.getStages() - kValueStages + 1;
+  if (offset < image[0] + before * image[2])
+    return;
+  set(load.getResult(), Home::Staged, offset, pitch);
+  staged = load;
+}
+
+/// Vectors that the whole kernel reads, such as the gate's bias; a follower's
+/// are not kept.
 void RolePlacer::placeVectors() {
   for (auto load : kernel.getOps<tile::LoadOp>())
     if (type(load.getResult()).getRank() == 1) {
       set(load.getResult(), Home::Shared, bytes);
-      bytes += tile::programCopies(schedule) *
-               type(load.getResult()).getDimSize(0) * 4;
+      int64_t copies =
+          tile::isAssisted(schedule) ? tile::programCopies(schedule) : 1;
+      bytes += copies * type(load.getResult()).getDimSize(0) * 4;
     }
 }
 
@@ -195,19 +232,21 @@ void RolePlacer::placeScratch() {
   bytes += std::max<int64_t>(1, tile::preparePairs(schedule)) * scratch;
   kernel->setAttr("tile.barriers", b.getI64IntegerAttr(bytes));
   // Rows loaded, image prepared, in a cluster also awaited, of an assistant
-  // taken; v loaded, output made.
+  // taken; v loaded, output made; those of the initial state last.
   int64_t stages = schedule.getStages();
   int64_t count = std::max(stages, tile::prepareTurn(schedule)) + stages;
   if (tile::clusterBlocks(schedule) > 1)
     count += stages;
   if (tile::isAssisted(schedule))
     count += stages;
+  if (staged)
+    count += 2; // the state is there, and gone
   bytes += (count + 2 * kValueStages) * kBarrierBytes;
 }
 
-/// Scalars made before the chunk loop and used in it or after it: every role
-/// reads them from shared memory when it needs them. What all roles kept in
-/// registers would have to fit those of the smallest.
+/// Scalars made before the chunk loop and used by roles, in it or after it or
+/// for the state: every role reads them from shared memory when it needs them.
+/// What all roles kept in registers would have to fit those of the smallest.
 void RolePlacer::placeScalars() {
   OpBuilder b(kernel);
   bytes = llvm::alignTo(bytes, 8);
@@ -217,7 +256,7 @@ void RolePlacer::placeScalars() {
     if (&op == loop.getOperation())
       break;
     bool isUsed = llvm::any_of(op.getUsers(), [&](Operation *user) {
-      return user == loop || loop->isAncestor(user) ||
+      return user == loop || user == staged || loop->isAncestor(user) ||
              loop->isBeforeInBlock(user);
     });
     if (op.getNumResults() != 1 || op.hasTrait<OpTrait::ConstantLike>() ||
@@ -281,6 +320,7 @@ void RolePlacer::place() {
   placeRegisters();
   placeImages();
   placeValues();
+  placeState();
   placeVectors();
   placeScratch();
   placeScalars();

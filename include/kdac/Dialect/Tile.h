@@ -71,7 +71,8 @@ bool multipliesByWarpgroups(ScheduleAttr schedule);
 bool isAssisted(ScheduleAttr schedule);
 /// Blocks of a cluster; 1 if there are none.
 int64_t clusterBlocks(ScheduleAttr schedule);
-/// Copies of what differs between programs that a block keeps.
+/// Copies of what differs between programs that a block keeps: with roles as
+/// warps its own and the follower's, which it asks for in the L2.
 int64_t programCopies(ScheduleAttr schedule);
 /// True if programs have one row each, or a stretch of one: vectors, spread
 /// over a block's threads.
