@@ -231,13 +231,14 @@ GpuLowering::Values GpuLowering::multiplySteps(const Operand &left,
   return Values(loop.getResults());
 }
 
-/// Long sums are sums of blocks, whose rounding errors are those of short ones.
+/// Long sums are sums of blocks that begin at zero, whose rounding errors are
+/// those of short sums.
 void GpuLowering::multiplyByThreads(tile::DotOp op, const Operand &left,
                                     const Operand &right, Values &sums) {
   constexpr int64_t blockSteps = 64;
   int64_t inner = tileType(op.getA()).getDimSize(op.getTransA() ? 0 : 1);
   const Layout &layout = distributed(tileType(op.getResult()).getShape());
-  if (inner <= blockSteps || inner % blockSteps != 0) {
+  if (inner % blockSteps != 0) {
     sums = multiplySteps(left, right, layout, Value(), inner, sums);
     return;
   }
