@@ -181,7 +181,7 @@ private:
   //===-- Programs with an assistant (GpuAssist.cpp)
   //---------------------------------------------===//
   bool isAssisted() const { return tile::isAssisted(at.schedule); }
-  bool keepsCopies() const { return tile::programCopies(at.schedule) > 1; }
+  bool keepsCopies() const { return at.kernel->hasAttr("tile.scalar_bytes"); }
   Value isAssistant(); ///< i1: this block is one
   /// True if the assistant prepares chunk `number`, which may be -9 or more.
   Value isLent(Value number);

@@ -49,6 +49,8 @@ private:
   void placeImages();
   Value rawRows(Value part);
   void placeValues();
+  tile::LoadOp initialState();
+  bool isOfPool(tile::LoadOp state);
   void placeState();
   void placeVectors();
   void placeScratch();
@@ -177,20 +179,33 @@ void RolePlacer::placeValues() {
     bytes += kValueStages * stride;
 }
 
-/// Where images are prepared, the initial state comes behind the first rows, to
-/// bytes of the rings that are filled after them: those of the last images and
-/// of v. Rows (of columns where it is transposed) are 16 or 32 bytes further
-/// apart than they are long, so that the chain's reads of accumulators meet no
-/// bank twice. The chain itself loads other elements than f32, rows of unknown
-/// alignment, and what a program beside an assistant begins with: those are of
-/// many chunks, one a multiprocessor.
-void RolePlacer::placeState() {
+tile::LoadOp RolePlacer::initialState() {
   tile::LoadOp load;
   for (auto candidate : kernel.getOps<tile::LoadOp>())
     if (candidate->isBeforeInBlock(loop) &&
         type(candidate.getResult()).getRank() == 2)
       load = candidate;
-  if (!load || !type(load.getResult()).getElementType().isF32() ||
+  return load;
+}
+
+/// A pool's state is found through indices that are checked: more scalars than
+/// transfer warps have registers for beside the state's copies, or beside what
+/// a follower needs.
+bool RolePlacer::isOfPool(tile::LoadOp state) {
+  return state && state.getRef().getDefiningOp<tile::GuardOp>();
+}
+
+/// Where images are prepared, the initial state comes behind the first rows, to
+/// bytes of the rings that are filled after them: those of the last images and
+/// of v. Rows (of columns where it is transposed) are 16 or 32 bytes further
+/// apart than they are long, so that the chain's reads of accumulators meet no
+/// bank twice. The chain itself loads other elements than f32, rows of unknown
+/// alignment, states of pools, and what a program beside an assistant begins
+/// with: those are of many chunks, one a multiprocessor.
+void RolePlacer::placeState() {
+  tile::LoadOp load = initialState();
+  if (!load || isOfPool(load) ||
+      !type(load.getResult()).getElementType().isF32() ||
       load.getAlign() < kCopyBytes || tile::preparePairs(schedule) == 0 ||
       tile::chainWarpgroups(schedule) == 0 || tile::isAssisted(schedule))
     return;
@@ -272,10 +287,12 @@ void RolePlacer::placeScalars() {
     half = isShort ? bytes + 4 : half;
     bytes += 8;
   }
-  int64_t each = bytes - first;
-  if (tile::programCopies(schedule) > 1)
+  int64_t each = bytes - first, copies = tile::programCopies(schedule);
+  if (!tile::isAssisted(schedule) && isOfPool(initialState()))
+    copies = 1; // none of a follower
+  if (copies > 1)
     kernel->setAttr("tile.scalar_bytes", b.getI64IntegerAttr(each));
-  bytes += (tile::programCopies(schedule) - 1) * each;
+  bytes += (copies - 1) * each;
 }
 
 /// The chain's products and the carried state live in registers; all else is
