@@ -434,6 +434,17 @@ void RoleLowering::findPreparersOwn() {
     if ((isVector || made.getType().isF32()) && isPreparersAlone(made))
       preparersOwn.insert(&op);
   }
+  // What they are made of must be in shared memory: registers of the prologue
+  // may be about another program.
+  for (Operation &op : at.kernel.getBody().front()) {
+    bool isKnown = llvm::all_of(op.getOperands(), [&](Value operand) {
+      Operation *source = operand.getDefiningOp();
+      return !source || source->hasTrait<OpTrait::ConstantLike>() ||
+             source->hasAttr("tile.scalar") || preparersOwn.contains(source);
+    });
+    if (!isKnown)
+      preparersOwn.erase(&op);
+  }
 }
 
 /// By the warps that prepare, when they begin.

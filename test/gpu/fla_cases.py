@@ -99,9 +99,12 @@ def chunk_cases():
 1  8192  96  128  F   bf16
 1  8192  96  128  T   bf16
 2  96    2   64   T   f16"""):
+        # Rows of bf16 whose beta is f32 outside go to a kernel of f32 rows, which
+        # rounds other operands than that of bf16 rows.
         yield Case("test_chunk_use_beta_sigmoid_in_kernel", "chunk_kda", int(B),
                    int(T), int(H), int(H), int(D), dtype, recipe="beta",
-                   neg=flag(neg), pair="beta", pair_tolerance=1e-4)
+                   neg=flag(neg), pair="beta",
+                   pair_tolerance=5e-3 if dtype == "bf16" else 1e-4)
 
 
 def varlen_cases():
