@@ -60,8 +60,13 @@ int64_t number(const char *name, int64_t otherwise) {
   return value ? std::strtoll(value, nullptr, 0) : otherwise;
 }
 
+int multiprocessors() {
+  return std::max(1, static_cast<int>(number("KDAC_EMU_SMS", 132)));
+}
+
 Options optionsNow() {
   Options o;
+  o.multiprocessors = multiprocessors();
   o.seed = static_cast<uint64_t>(number("KDAC_EMU_SEED", 0));
   o.late = number("KDAC_EMU_LATE", 0) != 0;
   o.threads = static_cast<int>(number("KDAC_EMU_THREADS", 1));
@@ -165,7 +170,7 @@ Result cuDeviceGetAttribute(int *value, int attribute, int) {
   *value = attribute == ComputeMajor   ? sm / 10
            : attribute == ComputeMinor ? sm % 10
            : attribute == MultiprocessorCount
-               ? static_cast<int>(number("KDAC_EMU_SMS", 132))
+               ? multiprocessors()
            : attribute == SharedBytesPerBlockOptin ? 232448
            : attribute == L2CacheBytes             ? 50 << 20
                                                    : 0;
@@ -278,7 +283,7 @@ Result cuFuncGetAttribute(int *value, int which, Function function) {
 /// As if every block had a multiprocessor to itself, and all were alike.
 Result cuOccupancyMaxActiveClusters(int *count, Function,
                                     const LaunchConfig *config) {
-  return *count = static_cast<int>(number("KDAC_EMU_SMS", 132)) /
+  return *count = multiprocessors() /
                   config->attributes[0].value[0],
          success;
 }

@@ -48,6 +48,7 @@ struct Options {
   bool initialised = true;  ///< reading shared memory nobody wrote is an error;
                             ///< else it reads as 0xff
   bool late = false;        ///< asynchronous work happens as late as it may
+  int multiprocessors = 132;
   bool proxies = true;      ///< a missing fence.proxy.async is an error
   int threads = 1;          ///< clusters at a time
   uint64_t limit = 1 << 26; ///< warp instructions without effect: a livelock

@@ -38,6 +38,7 @@ static void setSpecials(const Cta &cta, const Warp &w) {
   const unsigned *size = cta.cluster.size, *cluster = cta.cluster.index;
   bool isExplicit = clusterOf(cta.program, cta.launch)[0] != 0;
   uint32_t warps = static_cast<uint32_t>(cta.warps.size());
+  uint32_t sms = static_cast<uint32_t>(cta.options.multiprocessors);
   for (unsigned lane = 0; lane < warpSize; ++lane) {
     unsigned t = w.id * warpSize + lane;
     uint32_t bit = uint32_t(1) << lane;
@@ -56,8 +57,8 @@ static void setSpecials(const Cta &cta, const Warp &w) {
                                            lane,
                                            w.id,
                                            warps,
-                                           uint32_t(cta.block % 132),
-                                           132,
+                                           uint32_t(cta.block) % sms,
+                                           sms,
                                            cta.launch.dynamicShared,
                                            cta.index[0] % size[0],
                                            cta.index[1] % size[1],
