@@ -167,10 +167,9 @@ Result cuDeviceGetName(char *name, int length, int) {
 }
 Result cuDeviceGetAttribute(int *value, int attribute, int) {
   int sm = static_cast<int>(number("KDAC_EMU_SM", 90));
-  *value = attribute == ComputeMajor   ? sm / 10
-           : attribute == ComputeMinor ? sm % 10
-           : attribute == MultiprocessorCount
-               ? multiprocessors()
+  *value = attribute == ComputeMajor               ? sm / 10
+           : attribute == ComputeMinor             ? sm % 10
+           : attribute == MultiprocessorCount      ? multiprocessors()
            : attribute == SharedBytesPerBlockOptin ? 232448
            : attribute == L2CacheBytes             ? 50 << 20
                                                    : 0;
@@ -283,9 +282,7 @@ Result cuFuncGetAttribute(int *value, int which, Function function) {
 /// As if every block had a multiprocessor to itself, and all were alike.
 Result cuOccupancyMaxActiveClusters(int *count, Function,
                                     const LaunchConfig *config) {
-  return *count = multiprocessors() /
-                  config->attributes[0].value[0],
-         success;
+  return *count = multiprocessors() / config->attributes[0].value[0], success;
 }
 
 Result cuLaunchKernelEx(const LaunchConfig *config, Function function,

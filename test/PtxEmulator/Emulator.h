@@ -44,10 +44,10 @@ private:
 
 /// What may be varied, and what is looked at.
 struct Options {
-  uint64_t seed = 0;        ///< 0: warps in turn; else a random schedule
-  bool initialised = true;  ///< reading shared memory nobody wrote is an error;
-                            ///< else it reads as 0xff
-  bool late = false;        ///< asynchronous work happens as late as it may
+  uint64_t seed = 0;       ///< 0: warps in turn; else a random schedule
+  bool initialised = true; ///< reading shared memory nobody wrote is an error;
+                           ///< else it reads as 0xff
+  bool late = false;       ///< asynchronous work happens as late as it may
   int multiprocessors = 132;
   bool proxies = true;      ///< a missing fence.proxy.async is an error
   int threads = 1;          ///< clusters at a time

@@ -93,6 +93,7 @@ Cta::Cta(Cluster &cluster, uint32_t rank, uint8_t *registers)
       threads(launch.block[0] * launch.block[1] * launch.block[2]),
       shared(program.staticShared + launch.dynamicShared, 0xff),
       valid(shared.size()), writers(shared.size() / 4 + 1),
+      lastReaders(shared.size() / 4 + 1),
       warps((threads + warpSize - 1) / warpSize),
       running(unsigned(warps.size())) {
   if (program.usesWgmma)

@@ -164,7 +164,7 @@ struct Cta {
     uint16_t thread = 0xffff;
     uint16_t epoch = 0;
   };
-  std::vector<Writer> writers;
+  std::vector<Writer> writers, lastReaders; ///< readers: of what is written
   /// Of every 16 bytes of shared memory: the warps whose products read it.
   std::vector<uint32_t> readers;
   /// Of every 16 bytes of shared memory: copies within the cluster that have

@@ -78,17 +78,28 @@ static uint16_t fencesOf(const Warp &w, unsigned lane, const Cta &owner) {
                                   : w.remoteProxyEpoch[lane]);
 }
 
-/// Whoever wrote it by ordinary stores must have fenced since.
+/// Whether that thread has fenced since.
+static bool fencedSince(const Cta::Writer &by, const Cta &owner) {
+  unsigned thread = by.thread % 1024;
+  const Cta &block = *owner.cluster.ctas[by.thread / 1024];
+  return fencesOf(block.warps[thread / warpSize], thread % warpSize, owner) !=
+         by.epoch;
+}
+
+/// Whoever wrote it by ordinary stores must have fenced since, or whoever has
+/// read that: a fence anywhere on the way from one access to the other counts.
 static bool proxyOrdered(Warp &w, Cta &cta, unsigned lane, uint32_t at,
                          unsigned bytes) {
   for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
     Cta::Writer writer = cta.writers[word];
     if (writer.thread == 0xffff)
       continue;
+    Cta::Writer reader = cta.lastReaders[word];
+    if (reader.thread != 0xffff && fencedSince(reader, cta))
+      continue;
     unsigned thread = writer.thread % 1024;
     const Cta &block = *cta.cluster.ctas[writer.thread / 1024];
-    const Warp &other = block.warps[thread / warpSize];
-    if (fencesOf(other, thread % warpSize, cta) == writer.epoch) {
+    if (!fencedSince(writer, cta)) {
       std::string of =
           &block == w.cta ? "" : " of block " + std::to_string(block.block);
       w.fail(lane, "the asynchronous proxy touches shared memory at " +
@@ -132,11 +143,15 @@ uint8_t *accessShared(Warp &w, unsigned lane, uint32_t address, unsigned bytes,
   if (cta.options.proxies && cta.program.usesAsyncProxy) {
     if (async && !proxyOrdered(w, cta, lane, at, bytes))
       return nullptr;
-    if (how == Access::Write)
-      for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word)
-        cta.writers[word] =
-            async ? Cta::Writer()
-                  : Cta::Writer{numberOf(w, lane), fencesOf(w, lane, cta)};
+    Cta::Writer self = {numberOf(w, lane), fencesOf(w, lane, cta)};
+    for (uint32_t word = at / 4; word <= (at + bytes - 1) / 4; ++word) {
+      if (how == Access::Write) {
+        cta.writers[word] = async ? Cta::Writer() : self;
+        cta.lastReaders[word] = {};
+      } else if (!async && how == Access::Read) {
+        cta.lastReaders[word] = self;
+      }
+    }
   }
   return &cta.shared[at];
 }
