@@ -162,6 +162,14 @@ Status BenchRunner::checkRows(const Variant &v, const BenchShape &shape,
   return sum.ok() ? Status::success() : sum.status();
 }
 
+Status BenchRunner::judgeOut(const Variant &v, const Comparison &error,
+                             int64_t width, Entry &entry) {
+  entry.errorOut = error.relative;
+  reference::Tolerance tolerance =
+      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
+  return judge(error, tolerance.out, width, tolerance.outRow);
+}
+
 Status BenchRunner::checkAttention(const Variant &v, const BenchShape &shape,
                                    const BenchCall &call, Entry &entry) {
   std::vector<int64_t> heads = sampledHeads(shape);
@@ -173,11 +181,8 @@ Status BenchRunner::checkAttention(const Variant &v, const BenchShape &shape,
                     shape.heads, v.valueDim, heads);
   if (!out.ok())
     return out.status();
-  Comparison error = compare(*out, expected.out, shape.sequences);
-  entry.errorOut = error.relative;
-  reference::Tolerance tolerance =
-      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
-  return judge(error, tolerance.out, v.valueDim, tolerance.outRow);
+  return judgeOut(v, compare(*out, expected.out, shape.sequences), v.valueDim,
+                  entry);
 }
 
 Status BenchRunner::checkPrompt(const Variant &v, const BenchShape &shape,
@@ -199,11 +204,7 @@ Status BenchRunner::checkPrompt(const Variant &v, const BenchShape &shape,
     for (int64_t head = 0; head < layout.heads; ++head)
       for (int64_t c = 0; c < layout.width; ++c)
         out.set(i, head, c, all->get(rows[static_cast<size_t>(i)], head, c));
-  Comparison error = compare(out, expected.out, count);
-  entry.errorOut = error.relative;
-  reference::Tolerance tolerance =
-      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
-  return judge(error, tolerance.out, v.valueDim, tolerance.outRow);
+  return judgeOut(v, compare(out, expected.out, count), v.valueDim, entry);
 }
 
 Status BenchRunner::checkMatmul(const Variant &v, const BenchShape &shape,
@@ -222,11 +223,7 @@ Status BenchRunner::checkMatmul(const Variant &v, const BenchShape &shape,
             static_cast<size_t>(entries[i]) * bytes);
         !s.ok())
       return s;
-  Comparison error = compare(out, expected.out, count);
-  entry.errorOut = error.relative;
-  reference::Tolerance tolerance =
-      reference::toleranceOf(v, reference::difficultyOf(v, recipe));
-  return judge(error, tolerance.out, width, tolerance.outRow);
+  return judgeOut(v, compare(out, expected.out, count), width, entry);
 }
 
 StatusOr<double> BenchRunner::time(const GpuKernel &kernel, const Sets &sets,

@@ -33,6 +33,9 @@ private:
                         const BenchCall &call, Entry &entry);
   Status checkPrompt(const Variant &v, const BenchShape &shape,
                      const BenchCall &call, Entry &entry);
+  /// Notes the error of `out`, the only result of a call without a state.
+  Status judgeOut(const Variant &v, const reference::Comparison &error,
+                  int64_t width, Entry &entry);
   Status checkMatmul(const Variant &v, const BenchShape &shape,
                      const BenchCall &call, Entry &entry);
   Status checkRows(const Variant &variant, const BenchShape &shape,

@@ -11,21 +11,17 @@ static KdaParameters parametersOf(const KdaWeights &w) {
 }
 
 Status GpuOps::loadKernel(const PackReader &pack, bool isStep) {
-  StatusOr<const PackVariant *> variant =
-      selectVariant(pack, Place{&gpu->device().info()},
-                    kdaRequest(config, isStep, limits.type));
-  if (!variant.ok())
-    return variant.status();
-  StatusOr<GpuKernel> kernel = GpuKernel::load(gpu->device(), pack, **variant);
-  if (!kernel.ok())
-    return kernel.status();
-  auto loaded = std::make_unique<KdaKernel>(std::move(*kernel));
+  auto loaded = loadSelected(
+      pack, selectVariant(pack, Place{&gpu->device().info()},
+                          kdaRequest(config, isStep, limits.type)));
+  if (!loaded.ok())
+    return loaded.status();
   StatusOr<int64_t> bytes =
-      kdaWorkspaceBytes(loaded->call, config, limits.pieces, limits.tokens);
+      kdaWorkspaceBytes((*loaded)->call, config, limits.pieces, limits.tokens);
   if (!bytes.ok())
     return bytes.status();
   workspaceBytes = std::max(workspaceBytes, *bytes);
-  (isStep ? step : chunk) = std::move(loaded);
+  (isStep ? step : chunk) = std::move(*loaded);
   return Status::success();
 }
 
@@ -58,13 +54,10 @@ Status GpuOps::loadAttention(const PackReader &pack) {
        {std::pair(&latentKernel,
                   selectAttention(pack, place, config, limits.type)),
         {&promptKernel, selectPrompt(pack, place, config, limits.type)}}) {
-    if (!variant.ok())
-      return variant.status();
-    StatusOr<GpuKernel> kernel =
-        GpuKernel::load(gpu->device(), pack, **variant);
-    if (!kernel.ok())
-      return kernel.status();
-    *to = std::make_unique<KdaKernel>(std::move(*kernel));
+    auto loaded = loadSelected(pack, variant);
+    if (!loaded.ok())
+      return loaded.status();
+    *to = std::move(*loaded);
   }
   StatusOr<int64_t> bytes =
       attentionWorkspaceBytes(latentKernel->call, config, limits.pieces);

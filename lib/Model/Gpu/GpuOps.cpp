@@ -77,21 +77,28 @@ Status GpuOps::prepare(const PackReader &pack) {
   return Status::success();
 }
 
+StatusOr<std::unique_ptr<GpuOps::KdaKernel>>
+GpuOps::loadSelected(const PackReader &pack,
+                     StatusOr<const PackVariant *> variant) {
+  if (!variant.ok())
+    return variant.status();
+  StatusOr<GpuKernel> kernel = GpuKernel::load(gpu->device(), pack, **variant);
+  if (!kernel.ok())
+    return kernel.status();
+  return std::make_unique<KdaKernel>(std::move(*kernel));
+}
+
 Status GpuOps::loadMatmul(const PackReader &pack) {
   Place place{&gpu->device().info()};
   for (auto *to : {&matmulKernel, &gatedKernel}) {
     bool isGated = to == &gatedKernel;
     if (isGated && config.experts == 0)
       continue;
-    StatusOr<const PackVariant *> variant =
-        selectMatmul(pack, place, config, limits.type, isGated);
-    if (!variant.ok())
-      return variant.status();
-    StatusOr<GpuKernel> kernel =
-        GpuKernel::load(gpu->device(), pack, **variant);
-    if (!kernel.ok())
-      return kernel.status();
-    *to = std::make_unique<KdaKernel>(std::move(*kernel));
+    auto loaded = loadSelected(
+        pack, selectMatmul(pack, place, config, limits.type, isGated));
+    if (!loaded.ok())
+      return loaded.status();
+    *to = std::move(*loaded);
   }
   return Status::success();
 }

@@ -97,6 +97,9 @@ private:
 
   Status checkConfig() const;
   Status loadKernel(const PackReader &pack, bool isStep);
+  /// The kernel of a variant that was selected, if one was.
+  StatusOr<std::unique_ptr<KdaKernel>>
+  loadSelected(const PackReader &pack, StatusOr<const PackVariant *> variant);
   void layOut(char *base);
   /// The most tiles of rows that entries, sorted by expert, can have.
   int64_t tilesOf(int64_t entries) const;
