@@ -192,6 +192,8 @@ private:
   mlir::Value neutral(bool greatest, int64_t lanes);
   mlir::Value joined(bool greatest, mlir::Value x, mlir::Value y);
   mlir::Value reduceRow(tile::ReduceOp op, mlir::Value row, int64_t size);
+  Values reduceBlock(tile::ReduceOp op, mlir::Value row, mlir::Value begin,
+                     mlir::Value end, int64_t vectors, int64_t lanes);
   mlir::Value reduceLanes(bool greatest, mlir::Value x);
   mlir::Value identityRow(mlir::Value row, mlir::Value col, int64_t lanes);
   void emitInverse(tile::UnitTrilInverseOp op);

@@ -57,20 +57,54 @@ Value Emitter::joined(bool greatest, Value x, Value y) {
   return arith::AddFOp::create(b, loc, x, y);
 }
 
-/// The sum of one row, or its greatest element: by lanes first, then across
-/// lanes in a fixed tree.
+/// The sum of one row, or its greatest element: lanes of several vectors first,
+/// then the vectors and their lanes in a fixed tree. Rounding errors grow with
+/// the square root of the terms one number takes up, so a long row is summed
+/// block by block, and the blocks' sums after that.
 Value Emitter::reduceRow(ReduceOp op, Value row, int64_t size) {
-  int64_t lanes = lanesFor(size, width);
-  auto sum = scf::ForOp::create(b, loc, index(0), index(size), index(lanes),
-                                ValueRange{neutral(op.getGreatest(), lanes)});
-  {
+  constexpr int64_t kTerms = 32; // that one lane takes up in a block
+  int64_t lanes = lanesFor(size, width), vectors = 4;
+  while (size / lanes % vectors != 0)
+    vectors /= 2;
+  int64_t block = vectors * lanes * kTerms;
+  Values sums = reduceBlock(op, row, index(0), index(std::min(block, size)),
+                            vectors, lanes);
+  if (size > block) {
+    auto total = scf::ForOp::create(b, loc, index(block), index(size),
+                                    index(block), sums);
     OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(sum.getBody());
-    Value x = eval(op.getInput(), {row, sum.getInductionVar(), lanes});
-    scf::YieldOp::create(b, loc,
-                         joined(op.getGreatest(), sum.getRegionIterArg(0), x));
+    b.setInsertionPointToStart(total.getBody());
+    Value at = total.getInductionVar();
+    Value end = arith::MinSIOp::create(b, loc, add(at, block), index(size));
+    Values next = reduceBlock(op, row, at, end, vectors, lanes);
+    for (int64_t v = 0; v < vectors; ++v)
+      next[v] = joined(op.getGreatest(), total.getRegionIterArg(v), next[v]);
+    scf::YieldOp::create(b, loc, next);
+    sums.assign(total.getResults().begin(), total.getResults().end());
   }
-  return reduceLanes(op.getGreatest(), sum.getResult(0));
+  for (; sums.size() > 1; sums.resize(sums.size() / 2))
+    for (size_t v = 0; v < sums.size() / 2; ++v)
+      sums[v] = joined(op.getGreatest(), sums[v], sums[sums.size() / 2 + v]);
+  return reduceLanes(op.getGreatest(), sums.front());
+}
+
+/// Elements begin to end of a row, lane by lane of so many vectors.
+Emitter::Values Emitter::reduceBlock(ReduceOp op, Value row, Value begin,
+                                     Value end, int64_t vectors,
+                                     int64_t lanes) {
+  Values start(vectors, neutral(op.getGreatest(), lanes));
+  auto sum =
+      scf::ForOp::create(b, loc, begin, end, index(vectors * lanes), start);
+  OpBuilder::InsertionGuard guard(b);
+  b.setInsertionPointToStart(sum.getBody());
+  Values next;
+  for (int64_t v = 0; v < vectors; ++v) {
+    Value at = add(sum.getInductionVar(), v * lanes);
+    Value x = eval(op.getInput(), {row, at, lanes});
+    next.push_back(joined(op.getGreatest(), sum.getRegionIterArg(v), x));
+  }
+  scf::YieldOp::create(b, loc, next);
+  return Values(sum.getResults());
 }
 
 /// Adds the upper half of the lanes to the lower half until one is left.

@@ -1,5 +1,6 @@
 #include "kdac/Reference/Recipe.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace kdac::reference {
@@ -218,8 +219,10 @@ double drawElement(const Recipe &recipe, const Variant &v,
     return recipe.gate(site, purpose);
   if (name == "norm_weight" || name == "weight")
     return 1.0 + 0.25 * site.normal();
-  if (name == "query") // scores of a few units in rows of thousands
-    return 0.05 * site.normal();
+  if (name == "query") { // scores of a few units, 3.2 in rows of 4096
+    double longest = static_cast<double>(std::max<int64_t>(v.width, 4096));
+    return 3.2 / std::sqrt(longest) * site.normal();
+  }
   if (name == "scales")
     return 0.5 * site.uniform();
   if (name == "before_logs")

@@ -212,9 +212,10 @@ static Tolerance rowsTolerance(const Variant &v, double arithmetic) {
   case RowOp::None:
   case RowOp::Gather: // a copy
     return {0.0, 0.0, worstRowFactor};
+  case RowOp::Mix: // of up to eight terms
+    return {std::hypot(arithmetic, mixedScoreError, once), 0.0, worstRowFactor};
   case RowOp::Combine: // eight terms
   case RowOp::Latent:
-  case RowOp::Mix: // scores of a few units, and eight terms
   case RowOp::Silu:
   case RowOp::Situ:
   case RowOp::Sigmoid:

@@ -178,7 +178,7 @@ func.func @gram(%p: !tile.ref<f32>, %o: !tile.ref<f32>) attributes {tile.kernel}
   return
 }
 
-// Rows are added in order; across lanes in halves.
+// Rows are added in order; one's elements by lanes, then across lanes in halves.
 // CHECK-LABEL: llvm.func @sums
 // CHECK: scf.for {{.*}} iter_args(%[[SUM:.*]] = %{{.*}}) -> (vector<16xf32>)
 // CHECK: %[[NEXT:.*]] = arith.addf %[[SUM]]
@@ -193,6 +193,26 @@ func.func @sums(%p: !tile.ref<f32>, %o: !tile.ref<f32>) attributes {tile.kernel}
   %c = tile.cumsum %x : tensor<16x16xf32>
   %s = tile.reduce %c along 1 : tensor<16x16xf32> -> tensor<16xf32>
   tile.store %s, %o[%z] stride %one valid [%n] align 4 : tensor<16xf32>, !tile.ref<f32>
+  return
+}
+
+// A long row is summed by blocks of 32 terms a lane of four vectors.
+// CHECK-LABEL: llvm.func @long_sum
+// CHECK: %[[FIRST:.*]]:4 = scf.for %{{.*}} = %{{.*}} to %c2048{{.*}} step %c64
+// CHECK: %[[ALL:.*]]:4 = scf.for %[[AT:.*]] = %{{.*}} to %c4096{{.*}} step %{{.*}} iter_args(%[[TOTAL:.*]] = %[[FIRST]]#0
+// CHECK: %[[END:.*]] = arith.minsi
+// CHECK: %[[BLOCK:.*]]:4 = scf.for %{{.*}} = %[[AT]] to %[[END]]
+// CHECK: arith.addf %[[TOTAL]], %[[BLOCK]]#0
+// CHECK: arith.addf %[[ALL]]#0, %[[ALL]]#2
+// CHECK: vector.shuffle %{{.*}}, %{{.*}} [8, 9, 10, 11, 12, 13, 14, 15]
+func.func @long_sum(%p: !tile.ref<f32>, %o: !tile.ref<f32>) attributes {tile.kernel} {
+  %z = arith.constant 0 : index
+  %one = arith.constant 1 : index
+  %n = arith.constant 4096 : index
+  %x = tile.load %p[%z] stride %one valid [%n] align 16 : !tile.ref<f32> -> tensor<4096xf32>
+  %s = tile.reduce %x along 0 : tensor<4096xf32> -> f32
+  %t = tile.splat %s : f32 -> tensor<16xf32>
+  tile.store %t, %o[%z] stride %one valid [%one] align 4 : tensor<16xf32>, !tile.ref<f32>
   return
 }
 

@@ -83,6 +83,11 @@ struct Tolerance {
 /// 0.289.
 constexpr double roundedSumFactor = 1.23;
 
+/// What weights of `mix` lose besides: a score of 8 nats is 11.5 in base 2,
+/// half an ulp 4.8e-7 in each of its sum, the sum by the norm, and that by log2
+/// e.
+constexpr double mixedScoreError = 6e-7;
+
 /// The bounds for a resolved variant of a known target, where the longest
 /// sequence has `longest` tokens.
 Tolerance toleranceOf(const Variant &variant, Difficulty difficulty,
