@@ -41,19 +41,23 @@ install(FILES ${PROJECT_SOURCE_DIR}/python/kdac_triton.py
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/examples
   DESTINATION ${CMAKE_INSTALL_DATADIR}/kdac COMPONENT runtime)
 
-# The compiler finds LLVM's libraries where they were when it was linked.
-set_target_properties(kdac kdac-opt PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-install(TARGETS kdac kdac-opt
-  DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/packs
-  DESTINATION ${CMAKE_INSTALL_DATADIR}/kdac COMPONENT tools)
+set(KDAC_COMPONENTS runtime)
+if(NOT KDAC_RUNTIME_ONLY)
+  list(APPEND KDAC_COMPONENTS tools)
+  # The compiler finds LLVM's libraries where they were when it was linked.
+  set_target_properties(kdac kdac-opt PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS kdac kdac-opt
+    DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT tools)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/packs
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/kdac COMPONENT tools)
+endif()
 
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME kdac)
 set(CPACK_PACKAGE_CONTACT "The kdac maintainers <maintainers@kdac.example>")
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
-set(CPACK_COMPONENTS_ALL runtime tools)
+set(CPACK_COMPONENTS_ALL ${KDAC_COMPONENTS})
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME kdac-runtime)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_DEPENDS "libc6")
