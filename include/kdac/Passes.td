@@ -145,6 +145,40 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     "::mlir::vector::VectorDialect"];
 }
 
+def TileVerifyAsyncPass : Pass<"tile-verify-async", "::mlir::ModuleOp"> {
+  let summary = "refuse GPU kernels whose asynchronous work is not synchronised";
+  let description = [{
+    Reads one thread's program as tile-to-nvvm leaves it and changes nothing. Ways
+    through branches and loops are all followed; addresses are compared by what is
+    constant of them. An error is a bug of a pass before.
+
+    | label | what is refused |
+    |---|---|
+    | V1 | an accumulator of a running product (wgmma) that has not exactly one use |
+    | V2 | a product whose accumulators or register operands no wgmma.fence has passed |
+    | V3 | an accumulator that is read, or a kernel that ends, before the wait; a wait that does not take all accumulators and register operands of what it waits for |
+    | V4 | bytes of `kdac.async_bytes` that threads wrote, or copied by cp.async, and wgmma or a bulk copy may read without a fence.proxy.async of those threads and a barrier behind it |
+    | V5 | the same where an arrival at an mbarrier says that they are there |
+    | V6 | the same of another block's shared memory and the arrival there |
+    | V7 | an mbarrier that is used and not initialised |
+    | V8 | an mbarrier that is waited for and where nobody arrives |
+    | V9 | a way through a loop's turn that arrives twice at a buffer's mbarrier |
+
+    What it cannot see: how many threads arrive, that a wait is for the right turn,
+    and accesses of other warps. `test/PtxEmulator` runs kernels for these.
+
+    Numerics: none.
+
+    ```mlir
+    llvm.store %x, %tile : f32, !llvm.ptr<3>
+    llvm.inline_asm has_side_effects "bar.warp.sync -1;", "~{memory}" : () -> ()
+    llvm.inline_asm has_side_effects "cp.async.bulk.global.shared::cta.bulk_group [$0], [$1], $2; cp.async.bulk.commit_group;", "l,r,n,~{memory}" %to, %from, %bytes : (i64, i32, i32) -> ()
+    ```
+    is refused (test/Conversion/tile-verify-async-errors.mlir): the copy reads what
+    the store wrote.
+  }];
+}
+
 def TileTritonAbiPass : Pass<"tile-triton-abi", "::mlir::ModuleOp"> {
   let summary = "append Triton's two scratch pointers to every GPU kernel";
   let description = [{

@@ -2,6 +2,7 @@
 #include "GpuMatmul.h"
 #include "GpuRoles.h"
 #include "GpuTurns.h"
+#include "TileVerifyAsync.h"
 #include "kdac/Passes.h"
 
 #include "mlir/Dialect/Math/IR/Math.h"
@@ -111,6 +112,32 @@ void GpuLowering::access(ArrayRef<Range> reads, ArrayRef<Range> writes) {
 //===-- Kernel
 //-------------------------------------------------------------===//
 
+/// Bytes of shared memory that wgmma or bulk copies read, begin and end in
+/// turn.
+static SmallVector<int64_t> asyncBytes(func::FuncOp kernel,
+                                       tile::ScheduleAttr schedule) {
+  if (auto image = kernel->getAttrOfType<DenseI64ArrayAttr>("tile.image"))
+    return {image[0], image[0] + schedule.getStages() * image[2]};
+  SmallVector<int64_t> ranges;
+  auto add = [&](tile::PlaceAttr place, int64_t bytes) {
+    int64_t all = (place.getStages() - 1) * place.getStride() + bytes;
+    ranges.append({place.getOffset(), place.getOffset() + all});
+  };
+  kernel.walk([&](Operation *op) {
+    auto places = op->getAttrOfType<ArrayAttr>(tile::kPlaceAttr);
+    if (!places || places.empty())
+      return;
+    auto place = cast<tile::PlaceAttr>(places[0]);
+    auto store = dyn_cast<tile::StoreOp>(op);
+    if (!store && place.getHome() != tile::Home::Panels)
+      return;
+    Value tile = store ? Value(store.getValue()) : op->getResult(0);
+    auto type = cast<RankedTensorType>(tile.getType());
+    add(place, type.getNumElements() * tile::bytesOf(type.getElementType()));
+  });
+  return ranges;
+}
+
 void GpuLowering::createKernel() {
   auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
   auto sharedPointer = LLVM::LLVMPointerType::get(b.getContext(), 3);
@@ -149,6 +176,8 @@ void GpuLowering::createKernel() {
     if (Attribute attr = kernel->getAttr(name))
       function->setAttr(name, attr);
   function->setAttr("kdac.schedule", schedule);
+  if (auto ranges = asyncBytes(kernel, schedule); !ranges.empty())
+    function->setAttr(kAsyncBytesAttr, b.getDenseI64ArrayAttr(ranges));
 
   Block *entry = function.addEntryBlock(b);
   b.setInsertionPointToStart(entry);

@@ -95,6 +95,8 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   TileToNVVMPassOptions nvvm;
   nvvm.minBlocks = options.minBlocks;
   pm.addPass(createTileToNVVMPass(nvvm));
+  // Reads structured control flow, which the next ones take apart.
+  pm.addPass(createTileVerifyAsyncPass());
   buildNVVMLowering(pm);
   if (abi == LaunchAbi::Triton)
     pm.addPass(createTileTritonAbiPass());
