@@ -35,13 +35,15 @@ Case caseOf(const Variant &variant, const char *recipe, uint64_t seed) {
   return made;
 }
 
-/// Tokens from `from` on are those of `other`, with far larger values.
+/// Tokens from `from` on are those of `other`, with far larger values: as large
+/// as sums of their products with keys may be.
 void change(Case &c, const Case &other, int64_t from) {
   for (Buffer &buffer : c.buffers()) {
     if (buffer.kind() != ArgKind::Input || !isPerToken(buffer, c))
       continue;
     copyRows(*other.find(buffer.name()), from, buffer, from, kTokens - from);
-    double factor = buffer.name() == "v" ? -1e30 : 1.0;
+    double large = buffer.dtype() == DType::F16 ? -1e3 : -1e30;
+    double factor = buffer.name() == "v" ? large : 1.0;
     for (int64_t t = from; t < kTokens; ++t)
       for (int64_t j = 0; j < buffer.layout().width; ++j)
         buffer.set(t, 0, j, factor * buffer.get(t, 0, j));
