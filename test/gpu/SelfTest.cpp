@@ -61,8 +61,9 @@ protected:
     return result;
   }
 
-  void expectFailure(const std::string &fault, const std::string &sentence) {
-    Finished r = run(pack("sm_90a", fault) + " --stall-limit 1");
+  void expectFailure(const std::string &fault, const std::string &sentence,
+                     const std::string &limits = "") {
+    Finished r = run(pack("sm_90a", fault) + limits);
     EXPECT_EQ(r.code, 1) << r.output;
     EXPECT_NE(r.output.find(sentence), std::string::npos) << r.output;
     EXPECT_TRUE(r.ledger.empty()) << "a failure reached the ledger";
@@ -123,13 +124,14 @@ TEST_F(GpuTest, WrongState) { expectFailure("state", "ht relative"); }
 TEST_F(GpuTest, UnwrittenOutput) { expectFailure("unwritten", "unwritten"); }
 TEST_F(GpuTest, Crash) { expectFailure("crash", "none.sm_90a: crashed"); }
 TEST_F(GpuTest, Hang) {
-  expectFailure("hang", "made no progress and was ended");
+  // Long enough for a worker to begin on a busy machine.
+  expectFailure("hang", "made no progress and was ended", " --stall-limit 5");
 }
 
 TEST_F(GpuTest, ACrashFailsAlone) {
   Finished r = run(pack("sm_90a", "crash") + " " + pack("sm_90a", "none") +
                    " " + pack("sm_90a", "hang") + " " +
-                   pack("sm_90a", "wrong") + " --stall-limit 5");
+                   pack("sm_90a", "wrong") + " --stall-limit 20");
   EXPECT_EQ(r.code, 1);
   EXPECT_NE(r.output.find("1 passed, 3 failed, 0 not run"), std::string::npos)
       << r.output;
