@@ -31,7 +31,10 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
     Option<"chunk", "chunk", "int64_t", "0", "override the chunk length; 0 chooses">,
     Option<"vTile", "v-tile", "int64_t", "0", "override the columns of V per program; 0 chooses">,
     Option<"roles", "roles", "std::string", "\"\"",
-           "override: fused, split or warps; empty chooses">,
+           "override: fused, split, warps or cluster; empty chooses">,
+    Option<"order", "order", "std::string", "\"\"",
+           "override the order of packed sequences where warps have roles: longest "
+           "first, or as given; empty: longest">,
     Option<"segments", "segments", "int64_t", "0",
            "override the number of segments that the sequences of few programs are "
            "cut into; 1: never; 0 chooses per call">,

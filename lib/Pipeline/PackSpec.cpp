@@ -25,9 +25,15 @@ ArrayRef<ScheduleOption> scheduleOptions() {
       {"segments", "a number from 1 to 32",
        "parts of the sequences of few programs; 1: never cut them",
        &ScheduleOptions::segments, 1},
-      {"roles", "fused, split or warps",
-       "one chunk kernel; two with a workspace; or one of specialised warps",
+      {"roles", "fused, split, warps or cluster",
+       "one chunk kernel; two with a workspace; one of specialised warps; or "
+       "that in clusters of two, which have half of V each and share what they "
+       "prepare",
        nullptr, 0, &ScheduleOptions::roles},
+      {"order", "longest or given",
+       "of packed sequences where warps have roles: the longest first, or as "
+       "they are given",
+       nullptr, 0, &ScheduleOptions::order},
   };
   return table;
 }
@@ -39,10 +45,18 @@ const ScheduleOption *findScheduleOption(StringRef name) {
   return found == scheduleOptions().end() ? nullptr : found;
 }
 
+/// True if `list`, "a, b or c", has `word`.
+static bool lists(StringRef list, StringRef word) {
+  auto [most, last] = list.rsplit(" or ");
+  SmallVector<StringRef> words;
+  most.split(words, ", ");
+  return word == last || is_contained(words, word);
+}
+
 std::optional<std::string> ScheduleOption::set(ScheduleOptions &schedule,
                                                StringRef value) const {
   if (word) {
-    if (value != "fused" && value != "split" && value != "warps")
+    if (!lists(values, value))
       return (name + " '" + value + "' is not supported; use " + values).str();
     schedule.*word = value.str();
     return std::nullopt;

@@ -65,6 +65,7 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
   schedule.warps = options.warps;
   schedule.roles = options.roles;
   schedule.segments = options.segments;
+  schedule.order = options.order;
   // A Triton IR file holds one kernel.
   if (stage == Stage::Ttir && options.roles.empty())
     schedule.roles = "fused";

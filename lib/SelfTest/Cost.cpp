@@ -217,6 +217,30 @@ static StatusOr<int64_t> isPicked(const Launch &launch,
   return evaluateSize(launch.when.empty() ? "1" : launch.when, sizes);
 }
 
+StatusOr<Picked> pickedBy(const PackVariant &packed, const BenchShape &shape,
+                          const Gpu &gpu) {
+  StatusOr<SizeBindings> sizes = bindingsOf(packed, shape, gpu);
+  if (!sizes.ok())
+    return sizes.status();
+  Picked picked;
+  picked.sizes.assign(sizes->end() - static_cast<long>(packed.sizes.size()),
+                      sizes->end());
+  for (const Launch &launch : packed.launches) {
+    StatusOr<int64_t> isOne = isPicked(launch, *sizes);
+    if (!isOne.ok())
+      return isOne.status();
+    if (*isOne == 0) {
+      picked.blocks.push_back(std::nullopt);
+      continue;
+    }
+    StatusOr<int64_t> grid = evaluateSize(launch.grid, *sizes);
+    if (!grid.ok())
+      return grid.status();
+    picked.blocks.push_back(*grid);
+  }
+  return picked;
+}
+
 StatusOr<int64_t> workspaceOf(const PackVariant &packed,
                               const BenchShape &shape, const Gpu &gpu) {
   StatusOr<SizeBindings> sizes = bindingsOf(packed, shape, gpu);
@@ -249,17 +273,16 @@ StatusOr<Estimate> estimate(const PackVariant &packed, const BenchShape &shape,
   }
   e.instances = INT64_MAX;
   int64_t atOnce = 0;
-  for (const Launch &launch : packed.launches) {
-    StatusOr<int64_t> picked = isPicked(launch, *sizes);
-    if (!picked.ok())
-      return picked.status();
-    if (*picked == 0)
+  StatusOr<Picked> picked = pickedBy(packed, shape, gpu);
+  if (!picked.ok())
+    return picked.status();
+  for (size_t i = 0; i < packed.launches.size(); ++i) {
+    const Launch &launch = packed.launches[i];
+    if (!picked->blocks[i])
       continue;
-    StatusOr<int64_t> grid = evaluateSize(launch.grid, *sizes);
-    if (!grid.ok())
-      return grid.status();
     // One that needs nothing of the launch before it runs beside that.
-    atOnce = *grid + (launch.overlaps && !launch.usesWorkspace ? atOnce : 0);
+    atOnce = *picked->blocks[i] +
+             (launch.overlaps && !launch.usesWorkspace ? atOnce : 0);
     if (atOnce > 0)
       e.instances = std::min(e.instances, atOnce);
   }

@@ -127,6 +127,8 @@ void KernelBuilder::createFunction(func::FuncOp source) {
       func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
   function->setAttr(tile::kKernelAttr, b.getUnitAttr());
   function->setAttr(tile::kScheduleAttr, schedule);
+  if (source->hasAttr(tile::kInOrderAttr))
+    function->setAttr(tile::kInOrderAttr, b.getUnitAttr());
   function->setAttr("kdac.v_tile", b.getI64IntegerAttr(valueTile));
   function->setAttr("kdac.slices", b.getI64IntegerAttr(llvm::divideCeil(
                                        problem.valueDim(), valueTile)));
@@ -150,7 +152,7 @@ void KernelBuilder::locateProgram() {
     sequenceHead = b.addI(sequenceHead, programsBefore(slices));
   valueHead = b.remI(sequenceHead, arg("HV"));
   sequence = b.divI(sequenceHead, arg("HV"));
-  if (tile::hasWarpRoles(schedule))
+  if (tile::hasWarpRoles(schedule) && !function->hasAttr(tile::kInOrderAttr))
     sequence = tile::LongestOp::create(b, arg("offsets"), sequence, arg("N"));
   keyHead = b.divI(valueHead, b.divI(arg("HV"), arg("H")));
   firstColumn = b.mulI(slice, b.index(valueTile));

@@ -177,6 +177,18 @@ const char *refuseWarps(const Problem &problem, const Target &target) {
   return nullptr;
 }
 
+/// Two neighbouring slices of V share what they prepare of channels' decays:
+/// of one decay per head that is too little to share.
+const char *refuseCluster(const Problem &problem, int64_t vTile) {
+  if (problem.decayRank() != 3)
+    return "they need a decay per channel, whose preparation is worth sharing";
+  if (problem.valueDim() % (2 * tile::kChainColumns) != 0)
+    return "they need a value dim that is a multiple of 128";
+  if (vTile && vTile != tile::kChainColumns)
+    return "their blocks have a v-tile of 64";
+  return nullptr;
+}
+
 /// A block anchored before its first row, where a bound keeps 16 tokens in
 /// range; f16 holds 2^12 log-decays. Else 1: no exponent is above 0.
 int64_t chooseRoleLeaf(const Problem &problem) {
@@ -286,16 +298,25 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       against = refuseWarps(*problem, row);
     bool free = chunk == 0 && warps == 0 && (vTile == 0 || vTile % 64 == 0);
     StringRef role = chooseRoles(isChunk && !host, !against && free);
-    if (role == "warps" && against) {
+    if (role == "cluster" && !against)
+      against = refuseCluster(*problem, vTile);
+    bool areWarps = role == "warps" || role == "cluster";
+    if (areWarps && against) {
       problem->recurrence.emitOpError()
-          << "cannot have roles warps: " << against
+          << "cannot have roles " << role << ": " << against
           << "; roles split and fused have no such needs";
       return failure();
     }
-    if (role == "warps") {
-      choice = chooseWarpRoles(vTile                            ? vTile
-                               : problem->valueDim() % 128 == 0 ? 128
-                                                                : 64);
+    if (!order.empty() && !areWarps) {
+      problem->recurrence.emitOpError()
+          << "has no order of sequences to choose with roles " << role
+          << ", which take them as they are given; roles warps and cluster "
+             "have";
+      return failure();
+    }
+    if (areWarps) {
+      bool isWide = role == "warps" && problem->valueDim() % 128 == 0;
+      choice = chooseWarpRoles(vTile ? vTile : isWide ? 128 : 64);
       operand = BFloat16Type::get(&getContext());
     }
     if (chunk && isChunk)
@@ -305,18 +326,18 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     if (warps && !host)
       choice.warps = warps;
     StringRef formName = isChunk ? "chunk" : "step";
-    int64_t leaf = role == "warps" ? chooseRoleLeaf(*problem)
-                   : isChunk       ? chooseLeaf(*problem, choice.chunk)
-                                   : 1;
-    Type gram = role == "warps" ? operand : chooseGram(*problem, leaf, operand);
+    int64_t leaf = areWarps  ? chooseRoleLeaf(*problem)
+                   : isChunk ? chooseLeaf(*problem, choice.chunk)
+                             : 1;
+    Type gram = areWarps ? operand : chooseGram(*problem, leaf, operand);
     if (role == "split" && (host || !isChunk)) {
       function.emitOpError()
           << "has no split roles "
           << (host ? "on the host" : "in the step form") << "; use roles fused";
       return failure();
     }
-    bool refined = role == "warps" &&
-                   problem->recurrence.getPrecision() != dplr::Precision::Fast;
+    bool refined =
+        areWarps && problem->recurrence.getPrecision() != dplr::Precision::Fast;
     if (failed(tile::ScheduleAttr::verify(
             [&] { return function.emitOpError(); }, row.name, formName,
             choice.chunk, leaf, choice.vTile, choice.warps, choice.stages,
@@ -388,6 +409,8 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
       if (failed(schedule))
         return signalPassFailure();
       function->setAttr(tile::kScheduleAttr, *schedule);
+      if (order == "given")
+        function->setAttr(tile::kInOrderAttr, UnitAttr::get(&getContext()));
       FailureOr<Problem> problem = Problem::match(function);
       chooseBeside(function, *problem, *row);
       // Half as wide, twice as many programs, where those fit the GPU at once.

@@ -118,18 +118,32 @@ ordered_json ledgerJson(const Question &q, const PackVariant &v) {
   return {{"summary", ranOn(q.ledger, v)}, {"lines", lines}, {"timed", timed}};
 }
 
-ordered_json launchesOf(const PackVariant &v) {
+/// Sizes of a variant as formula and value.
+ordered_json sizesOf(const PackVariant &v, const selftest::Picked &picked) {
   ordered_json list = ordered_json::array();
-  for (const Launch &launch : v.launches)
+  for (size_t i = 0; i < v.sizes.size(); ++i)
+    list.push_back(
+        {v.sizes[i].first, v.sizes[i].second, picked.sizes[i].second});
+  return list;
+}
+
+ordered_json launchesOf(const PackVariant &v, const selftest::Picked &picked) {
+  ordered_json list = ordered_json::array();
+  for (size_t i = 0; i < v.launches.size(); ++i) {
+    const Launch &launch = v.launches[i];
+    std::optional<int64_t> blocks = picked.blocks[i];
     list.push_back({{"entry", launch.entry},
                     {"grid", launch.grid},
                     {"when", launch.when},
+                    {"runs", blocks.has_value()},
+                    {"blocks", blocks.value_or(0)},
                     {"abi", spell(launch.abi)},
                     {"block_threads", launch.blockThreads},
                     {"shared_bytes", launch.sharedBytes},
                     {"scratch_bytes", launch.scratchBytes},
                     {"registers", launch.registers},
                     {"spill_bytes", launch.spillBytes}});
+  }
   return list;
 }
 
@@ -146,6 +160,9 @@ StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
   StatusOr<ordered_json> cost = costJson(q, v);
   if (!cost.ok())
     return cost.status().with(v.name());
+  StatusOr<selftest::Picked> picked = selftest::pickedBy(v, q.shape, q.gpu);
+  if (!picked.ok())
+    return picked.status().with(v.name());
   return ordered_json{{"name", v.name()},
                       {"equation", equationOf(v.variant)},
                       {"schedule", v.schedule},
@@ -153,8 +170,8 @@ StatusOr<ordered_json> explain(const Question &q, const PackVariant &v) {
                       {"ptxas", v.ptxasVersion},
                       {"ptx_sha256", launch.ptxSha256},
                       {"images", imagesOf(q, v)},
-                      {"sizes", ordered_json(v.sizes)},
-                      {"launches", launchesOf(v)},
+                      {"sizes", sizesOf(v, *picked)},
+                      {"launches", launchesOf(v, *picked)},
                       {"tolerance", toleranceJson(v)},
                       {"arguments", argumentsOf(launch)},
                       {"cost", *cost},
@@ -220,13 +237,15 @@ void print(const ordered_json &v) {
                       (v["ptxas"] == "" ? "" : ", ptxas " + text(v["ptxas"])));
   line("schedule", text(v["schedule"]));
   for (const ordered_json &size : v["sizes"])
-    line("size", text(size[0]) + " = " + text(size[1]));
+    line("size", text(size[0]) + " = " + text(size[1]) + " = " + text(size[2]));
   for (const ordered_json &launch : v["launches"]) {
     line("launch", text(launch["entry"]) + ", grid " + text(launch["grid"]) +
                        ", block " + text(launch["block_threads"]) + ", ABI " +
                        text(launch["abi"]));
     if (launch["when"] != "")
       line("when", text(launch["when"]));
+    line("here", launch["runs"].get<bool>() ? text(launch["blocks"]) + " blocks"
+                                            : "not run, as the condition is 0");
     line("resources", text(launch["registers"]) + " registers, " +
                           text(launch["spill_bytes"]) + " bytes spilled, " +
                           text(launch["shared_bytes"]) + " bytes shared, " +

@@ -31,6 +31,8 @@ inline constexpr llvm::StringLiteral kAssistedAttr = "tile.assisted";
 /// i64: how many segments a sequence of few programs is cut into, 0: by the
 /// sizes of the call. Absent: it is not cut.
 inline constexpr llvm::StringLiteral kSegmentsAttr = "tile.segments";
+/// Unit: packed sequences come in their order, not the longest first.
+inline constexpr llvm::StringLiteral kInOrderAttr = "tile.in_order";
 /// Schedules of the kernels before and after a chunk form's: the convolution of
 /// its inputs and the norm of its output.
 inline constexpr llvm::StringLiteral kConvolutionAttr = "tile.convolution";

@@ -34,7 +34,7 @@ struct ScheduleOption {
                                  llvm::StringRef value) const;
 };
 
-/// chunk, v-tile, warps and roles.
+/// chunk, v-tile, warps, min-blocks, segments, roles and order.
 llvm::ArrayRef<ScheduleOption> scheduleOptions();
 
 /// The override called `name`, or null.
@@ -49,7 +49,7 @@ const ScheduleOption *findScheduleOption(llvm::StringRef name);
 ///         form: [chunk, step]
 ///         key-dim: [64, 128]
 ///
-/// Options are those of variantOptions(), and chunk, v-tile and warps, which
+/// Options are those of variantOptions() and of scheduleOptions(), which
 /// override the schedule. `targets` replaces the file's when it is not empty.
 /// Errors are one sentence with file and line: unknown keys, values that do not
 /// work, combinations that cannot exist, and variants that occur twice.

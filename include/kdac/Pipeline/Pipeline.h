@@ -20,7 +20,8 @@ struct ScheduleOptions {
   int64_t vTile = 0;
   int64_t warps = 0;
   int64_t segments = 0; ///< of sequences of few programs; 1: never cut them
-  std::string roles;    ///< "fused", "split", "warps" or empty
+  std::string roles;    ///< "fused", "split", "warps", "cluster" or empty
+  std::string order;    ///< of packed sequences: "longest", "given" or empty
   /// Blocks an SM must hold; 0: as the schedule says; -1: ptxas decides.
   int64_t minBlocks = 0;
   int64_t vectorWidth = 0; ///< host: hostVectorWidth(cpu); 0: of this CPU

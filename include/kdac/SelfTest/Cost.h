@@ -39,7 +39,19 @@ struct Estimate {
   std::string limiter; ///< memory, compute or parallelism, and why
 };
 
-/// Errors: a shape whose numbers exceed 64 bits.
+/// What the rules of a pack say of one call.
+struct Picked {
+  SizeBindings sizes; ///< of the variant, by name, in its order
+  /// Of each launch: blocks of its grid, nothing if the call has no such
+  /// launch.
+  std::vector<std::optional<int64_t>> blocks;
+};
+
+// Errors of all: a shape whose numbers exceed 64 bits.
+
+StatusOr<Picked> pickedBy(const PackVariant &variant, const BenchShape &shape,
+                          const Gpu &gpu);
+
 /// Bytes of workspace that a call of this shape brings.
 StatusOr<int64_t> workspaceOf(const PackVariant &variant,
                               const BenchShape &shape, const Gpu &gpu);
