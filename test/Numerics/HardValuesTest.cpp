@@ -173,6 +173,26 @@ TEST(Pitfalls, Num10CorrelatedKeysNeedTheExactInverse) {
   }
 }
 
+// NUM-11: log-decays above 0 are outside the domain (SPEC.md, dplr.log_decay):
+// whatever comes of them, the call ends, and other heads keep their bits.
+TEST(Pitfalls, Num11PositiveDecaysStayInTheirHead) {
+  for (Form form : {Form::Chunk, Form::Step}) {
+    Case usual = kdaCase(Gate::Identity, 2048, form);
+    Case wild = kdaCase(Gate::Identity, 2048, form);
+    setAll(wild, "g", [&](int64_t t, int64_t h, int64_t j) {
+      return h == 0 ? 5.0 : usual.find("g")->get(t, h, j);
+    });
+    for (Case *c : {&usual, &wild})
+      ASSERT_FALSE(hostVariant(c->spec().variant).run(*c));
+    for (const char *name : {"out", "ht"}) {
+      const Buffer &x = *usual.find(name), &y = *wild.find(name);
+      for (int64_t t = 0; t < x.layout().tokens; ++t)
+        for (int64_t j = 0; j < x.layout().width; ++j)
+          ASSERT_EQ(x.get(t, 1, j), y.get(t, 1, j)) << name << " row " << t;
+    }
+  }
+}
+
 // NUM-12: exp(90) is infinite; gates are exactly 0, half the bound or the
 // bound.
 TEST(Pitfalls, Num12SaturatedGate) {
