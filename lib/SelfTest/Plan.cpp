@@ -104,6 +104,34 @@ std::vector<CaseSpec> poolCases(int64_t tokens) {
   return {each, beside, apart, order, wild, outside, twice, lost, changing};
 }
 
+/// The first index that is no slot, as a slot and as a source; unchecked, and
+/// checked. One slot for neighbours. Snapshots in the slots that sequences
+/// start from.
+std::vector<CaseSpec> poolEdges(const Variant &variant, int64_t tokens) {
+  CaseSpec slot = dense(4, tokens, 1, 2);
+  slot.variant = variant;
+  slot.checked = false;
+  CaseSpec source = slot;
+  source.hasSources = true;
+  slot.slots = {2, reference::makeCase(slot).poolSlots(), -1, 0};
+  source.slots = {3, 1, 0, 2};
+  source.sources = {5, reference::makeCase(source).poolSlots(), -1, 4};
+  CaseSpec checked = slot;
+  checked.checked = true;
+  CaseSpec neighbours = checked;
+  neighbours.slots = {3, 1, 1, 0};
+  std::vector<CaseSpec> edges = {slot, source, checked, neighbours};
+  if (variant.snapshots) {
+    CaseSpec over = dense(2, 3, 1, 2);
+    over.hasSources = true;
+    over.slots = {6, 7};
+    over.sources = {1, 2};
+    over.snapshots = {1, 3, 4, 5, 0, 2};
+    edges.push_back(over);
+  }
+  return edges;
+}
+
 /// Rows of the longest length, of one access, and of lengths between; no row at
 /// all; absent operands; indices in and outside of what there is.
 std::vector<CaseSpec> rowCases(const Variant &v) {
@@ -347,6 +375,12 @@ std::vector<CaseSpec> casesOf(const Variant &variant, uint64_t seed,
     specs.push_back(packed({0, 70, 33, 400, 5, 96, 0, 200, 1}, 24, 24));
     specs.push_back(dense(5, 97, 17, 34));
   }
+  if (isRecurrent(variant.form)) // no sequence at all
+    specs.push_back(dense(0, 5, 1, 2));
+  if (variant.slots)
+    for (CaseSpec &spec :
+         poolEdges(variant, variant.form == Form::Chunk ? 70 : 4))
+      specs.push_back(std::move(spec));
   for (size_t i = 0; i < specs.size(); ++i) {
     specs[i].variant = variant;
     specs[i].seed = seed + i;

@@ -179,6 +179,8 @@ TEST_P(PoolTest, IndicesOutOfRangeAreSkipped) {
   spec.checked = false;
   spec.slots = {3, 100000000, -7, 2147483647, 0};
   expectCorrect(spec);
+  spec.slots = {3, makeCase(spec).poolSlots(), 2, -1, 0}; // just past the pool
+  expectCorrect(spec);
   if (variant.slots == DType::I32)
     return;
   spec.slots = {3, int64_t(1) << 40, -(int64_t(1) << 50), 1, 0};
@@ -194,6 +196,8 @@ TEST_P(PoolTest, CheckedLaunchNamesTheIndexAndWritesNothing) {
        {Row{{0, 1, -1, 2, -1}, {}, -1}, Row{{0, 1, 99, 2, 3}, {}, 8 * 2 + 0},
         Row{{0, 1, 2, 3, -2}, {}, 8 * 4 + 0},
         Row{{4, 1, 2, 4, 3}, {}, 8 * 3 + 1},
+        Row{{4, 1, 1, 2, 3}, {}, 8 * 2 + 1},
+        Row{{4, 1, 0, 2, 4}, {}, 8 * 4 + 1},
         Row{{0, 1, 2, 3, 4}, {5, 6, 77, -1, -2}, 8 * 2 + 2}}) {
     for (bool inPlace : {true, false}) {
       CaseSpec spec = specOf(variant);
@@ -224,6 +228,7 @@ TEST(Pool, CheckedLaunchNamesTheSnapshot) {
             {0, 1}, {0, 2, 1, 3}, -1), // its own slot is read before
         {{0, 1}, {2, 3, 4, 1000}, 8 * 3 + 4},
         {{0, 1}, {2, 3, 4, 2}, 8 * 3 + 5},
+        {{0, 1}, {2, 3, 3, 4}, 8 * 2 + 5},
         {{0, 1}, {2, 1, 4, 3}, 8 * 1 + 5},
         {{0, -1}, {-1, -1, -1, -1}, -1}}) {
     CaseSpec spec = specOf(resolved(withSnapshots(poolVariant(Form::Step))));

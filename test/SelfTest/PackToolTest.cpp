@@ -182,7 +182,7 @@ TEST_F(PackTool, EmulatedCheckRecordsNothing) {
   Finished r = run("check --emulated --json " + onFake(path));
   EXPECT_EQ(r.code, 0) << r.output;
   // One case less than on a GPU: that of 65,537 sequences.
-  EXPECT_EQ(r.json["variants"][0]["cases"].size(), 9u) << r.output;
+  EXPECT_EQ(r.json["variants"][0]["cases"].size(), 10u) << r.output;
   EXPECT_TRUE(r.json["variants"][0]["cases"][0]["us"].is_null());
   StatusOr<Receipts> receipts = Receipts::read(receiptsPath(path));
   ASSERT_TRUE(receipts.ok()) << receipts.status().message();
