@@ -24,6 +24,17 @@ def DplrSelectSchedulePass : Pass<"dplr-select-schedule", "::mlir::ModuleOp"> {
     wgmma has narrow parts of its result as `tile.few_programs`.
     `tile.segments` asks for another, for few programs of many chunks: the sequence is cut into segments that are joined by their exact affine
     transfer (docs/ARCHITECTURE.md, "Segments").
+
+    ```mlir
+    func.func @bounded_unit_keys(...) attributes {dplr.form = #dplr.form<chunk>} {
+      %k = dplr.l2norm %q eps 1.0e-06 : tensor<?x?x128xbf16>
+      %d = dplr.log_decay <bounded> %g bound -5.0 : tensor<?x?x128xbf16> -> tensor<?x?x128xf32>
+    ```
+    gets (test/Transforms/dplr-select-schedule.mlir)
+    ```mlir
+    tile.schedule = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16, v_tile = 128,
+      warps = 8, stages = 2, operand = bf16, gram = bf16, roles = "split">
+    ```
   }];
   let options = [
     Option<"target", "target", "std::string", "\"host\"",
@@ -52,6 +63,23 @@ def DplrToTilePass : Pass<"dplr-to-tile", "::mlir::ModuleOp"> {
 
     Numerics: everything stays f32 but product operands, which are rounded once to
     the schedule's operand type by explicit arith.truncf.
+
+    ```mlir
+    %o, %ht = dplr.recurrence q(%q : tensor<?x?x64xbf16>) k(%k : ...) v(%v : ...) scale(%s) {...}
+    ```
+    without decay and erase becomes a loop over chunks (test/Transforms/dplr-to-tile.test, LINEAR)
+    ```mlir
+    %final = scf.for %chunk = %c0 to %chunks step %c1 iter_args(%state = %h0) -> (tensor<64x64xf32>) {
+      %scores = tile.dot %q, %k {trans_b} : tensor<32x64xbf16>, tensor<32x64xbf16> -> tensor<32x32xf32>
+      ...                                                      // zero above the diagonal
+      %old = arith.truncf %state : tensor<64x64xf32> to tensor<64x64xbf16>
+      %before = tile.dot %q, %old : tensor<32x64xbf16>, tensor<64x64xbf16> -> tensor<32x64xf32>
+      %out = tile.dot %lower, %v acc(%before : tensor<32x64xf32>) : ...
+      %next = tile.dot %k, %v acc(%state : tensor<64x64xf32>) {trans_a} : ...
+      tile.store ...
+      scf.yield %next : tensor<64x64xf32>
+    }
+    ```
   }];
   let dependentDialects = [
     "::kdac::tile::TileDialect", "::mlir::arith::ArithDialect",
@@ -74,6 +102,36 @@ def TileSplitRolesPass : Pass<"tile-split-roles", "::mlir::ModuleOp"> {
     or "chain", and warps of its block do one or the other.
 
     Numerics: none; the same roundings in the same order.
+
+    ```mlir
+    %r = scf.for %i = %c0 to %n step %c1 iter_args(%s = %zero) -> (tensor<32x32xf32>) {
+      tile.cut %i : index
+      %a = tile.load %x[%i] ... : !tile.ref<f32> -> tensor<32x32xf32>
+      %g = tile.cumsum %a : tensor<32x32xf32>
+      %t = arith.addf %s, %g : tensor<32x32xf32>
+      scf.yield %t : tensor<32x32xf32>
+    }
+    ```
+    becomes (test/Transforms/tile-split-roles.mlir)
+    ```mlir
+    func.func @total_prepare(...) {
+      %images = tile.view %w[0] : !tile.ref<i8> -> !tile.ref<f32>
+      scf.for %turn = ... {                                    // every turns-th chunk
+        %a = tile.load %x[...] ...
+        %g = tile.cumsum %a : tensor<32x32xf32>
+        tile.store %g, %images[...] ...
+      }
+    }
+    func.func @total_chain(...) {
+      %images = tile.view %w[0] : !tile.ref<i8> -> !tile.ref<f32>
+      %r = scf.for %i = %c0 to %n step %c1 iter_args(%s = %zero) -> (tensor<32x32xf32>) {
+        %g = tile.load %images[...] ...
+        %t = arith.addf %s, %g : tensor<32x32xf32>
+        scf.yield %t : tensor<32x32xf32>
+      }
+    }
+    ```
+    What a kernel lacks for that is said: tile-split-roles-errors.mlir.
   }];
   let dependentDialects = ["::kdac::tile::TileDialect", "::mlir::arith::ArithDialect",
                            "::mlir::scf::SCFDialect"];
@@ -103,6 +161,22 @@ def TilePlacePass : Pass<"tile-place", "::mlir::ModuleOp"> {
     target has bulk copies: the state's own, from where those take it to memory.
 
     Numerics: none; no value changes.
+
+    ```mlir
+    %x = tile.load %a[%i] ... : !tile.ref<bf16> -> tensor<32x32xbf16>
+    %y = arith.extf %x : tensor<32x32xbf16> to tensor<32x32xf32>
+    %z = arith.mulf %y, %y : tensor<32x32xf32>
+    %b = arith.truncf %z : tensor<32x32xf32> to tensor<32x32xbf16>
+    %p = tile.dot %x, %b acc(%acc : tensor<32x32xf32>) {trans_b} : ...
+    ```
+    in a loop becomes (test/Transforms/tile-place.mlir, @homes)
+    ```mlir
+    %x = tile.load ... {tile.place = [#tile.place<shared, pitch = 40>]}
+    %y = arith.extf ... {tile.place = [#tile.place<inline>]}
+    %z = arith.mulf ... {tile.place = [#tile.place<inline>]}
+    %b = arith.truncf ... {tile.place = [#tile.place<shared, offset = 2560, pitch = 40>]}
+    %p = tile.dot ... {tile.place = [#tile.place<registers>], trans_b}
+    ```
   }];
 }
 
@@ -136,6 +210,22 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     decides at run time which anchors it has where leaf is 1; keys and queries of a chunk's second half, and the remaining keys
     of its first, are rounded a second time with their bf16 factor; the inverse's
     block below the diagonal is a product of f16 (docs/NUMERICS.md).
+
+    The kernel of tile-place's example becomes (test/Conversion/tile-to-nvvm.mlir, @product)
+    ```mlir
+    llvm.func @product(%a: !llvm.ptr<1>, %out: !llvm.ptr<1>, %n: i64) attributes {nvvm.kernel, nvvm.reqntid = array<i32: 128, 1, 1>} {
+      %sums:8 = scf.for ... -> (f32, f32, f32, f32, f32, f32, f32, f32) {  // 32 x 32 over 128 threads
+        nvvm.barrier                                             // the last turn's readers are done
+        %words = llvm.load ... : !llvm.ptr<1> -> vector<4xi32>   // %x, unless absent
+        llvm.store %words, ... : vector<4xi32>, !llvm.ptr<3>
+        nvvm.barrier
+        ... arith.mulf, llvm.fptrunc, llvm.store                 // %z in the loop that stores %b
+        nvvm.barrier
+        nvvm.ldmatrix ...
+        nvvm.mma.sync ...
+        scf.yield ...
+      }
+    ```
   }];
   let options = [
     Option<"minBlocks", "min-blocks", "int64_t", "0",
@@ -191,6 +281,15 @@ def TileTritonAbiPass : Pass<"tile-triton-abi", "::mlir::ModuleOp"> {
     Runs last, on `llvm.func`; asked for by `kdac compile --abi=triton`.
 
     Numerics: none.
+
+    ```mlir
+    llvm.func @kernel(%q: !llvm.ptr<1> {llvm.noalias}, %n: i64) attributes {nvvm.kernel}
+    ```
+    becomes (test/Conversion/tile-triton-abi.mlir)
+    ```mlir
+    llvm.func @kernel(%q: !llvm.ptr<1> {llvm.noalias}, %n: i64, %global: !llvm.ptr<1>, %profile: !llvm.ptr<1>)
+        attributes {kdac.abi = "triton-2scratch", nvvm.kernel}
+    ```
   }];
   let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
 }
@@ -213,6 +312,22 @@ def TileToHostPass : Pass<"tile-to-host", "::mlir::ModuleOp"> {
     only by arith.truncf. Products may fuse with sums; nothing else is reordered.
     exp2 within 1.2 ulp, exact at integers, over the whole range of f32; rsqrt is
     1/sqrt. A row of a result never depends on a later row.
+
+    ```mlir
+    func.func @entry(%p: !tile.ref<f32>, %n: index, %s: f32) attributes {tile.kernel} {
+      %id = tile.program_id : index
+      %at = arith.muli %id, %n : index
+      %v = tile.load %p[%at] stride %one valid [%n] align 4 : !tile.ref<f32> -> tensor<16xf32>
+    ```
+    becomes (test/Conversion/tile-to-host.mlir)
+    ```mlir
+    llvm.func @entry(%args: !llvm.ptr, %begin: i64, %end: i64, %scratch: !llvm.ptr {llvm.noalias})
+        attributes {kdac.scratch_bytes = 64 : i64} {
+      ...                                                        // the arguments, through %args
+      scf.for %id = %begin to %end step %c1 {
+        %at = arith.muli %id, %size : i64
+        ...                                                      // a whole vector, or a masked tail
+    ```
   }];
   let options = [
     Option<"vectorWidth", "vector-width", "int64_t", "16", "f32 lanes of one vector: 16 with AVX-512, 8 with AVX2, 4 with NEON">,

@@ -34,12 +34,14 @@ public:
   Splitter(func::FuncOp kernel, tile::CutOp cut)
       : kernel(kernel), cut(cut), loop(cut->getParentOfType<scf::ForOp>()),
         schedule(
-            kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)),
-        chain(chainOf(kernel, loop)) {}
+            kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)) {}
 
+  /// What the kernel lacks, or null.
+  const char *missing();
   void split();
 
 private:
+  BlockArgument argument(func::FuncOp function, StringRef name);
   void findParts();
   func::FuncOp clone(StringRef name, IRMapping &mapping);
   void makePrepare();
@@ -77,6 +79,31 @@ private:
 
 } // namespace
 
+const char *Splitter::missing() {
+  if (!loop || loop->getNumResults() != 1 ||
+      cut->getBlock() != loop.getBody() || !isTile(loop.getResult(0)))
+    return "a loop around it that carries a state";
+  if (!kernel->getAttrOfType<IntegerAttr>("kdac.slices"))
+    return "kdac.slices";
+  if (kernel.getOps<tile::ProgramIdOp>().empty())
+    return "a tile.program_id";
+  if (!workspaceOf(kernel))
+    return "a workspace";
+  for (const char *size : {"N", "HV"})
+    if (!argument(kernel, size))
+      return "sizes N and HV among its arguments";
+  return nullptr;
+}
+
+BlockArgument Splitter::argument(func::FuncOp function, StringRef name) {
+  for (BlockArgument argument : function.getArguments())
+    if (auto attr = function.getArgAttrOfType<StringAttr>(
+            argument.getArgNumber(), "kdac.name");
+        attr && attr.getValue() == name && argument.getType().isIndex())
+      return argument;
+  return {};
+}
+
 /// What the chain takes from prepare, looking through what it makes again.
 void Splitter::findParts() {
   llvm::SetVector<Value> values;
@@ -112,7 +139,7 @@ Value Splitter::workspaceOf(func::FuncOp function) {
     if (auto ref = dyn_cast<tile::RefType>(argument.getType());
         ref && ref.getElementType().isInteger(8))
       return argument;
-  llvm_unreachable("a split kernel has a workspace");
+  return {};
 }
 
 Value Splitter::view(TileBuilder &b, func::FuncOp function, const Part &part,
@@ -161,16 +188,9 @@ void Splitter::makePrepare() {
   OpBuilder builder(id);
   TileBuilder b(kernel.getLoc(), builder);
   b.setInsertionPointAfter(id);
-  auto size = [&](StringRef name) -> Value {
-    for (BlockArgument argument : prepare.getArguments())
-      if (auto attr = prepare.getArgAttrOfType<StringAttr>(
-              argument.getArgNumber(), "kdac.name"))
-        if (attr.getValue() == name)
-          return argument;
-    llvm_unreachable("every kernel has this size");
-  };
   Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
-  Value turns = b.divI(programs, b.mulI(size("N"), size("HV")));
+  Value turns =
+      b.divI(programs, b.mulI(argument(prepare, "N"), argument(prepare, "HV")));
   Value turn = b.remI(id, turns);
   int64_t slices = kernel->getAttrOfType<IntegerAttr>("kdac.slices").getInt();
   Value head = b.divI(id, turns);
@@ -267,6 +287,7 @@ int64_t Splitter::chainStages() {
 }
 
 void Splitter::split() {
+  chain = chainOf(kernel, loop);
   findParts();
   makePrepare();
   makeChain();
@@ -292,14 +313,23 @@ struct TileSplitRoles : impl::TileSplitRolesPassBase<TileSplitRoles> {
   void runOnOperation() override {
     SmallVector<tile::CutOp> cuts;
     getOperation().walk([&](tile::CutOp cut) {
+      auto kernel = cut->getParentOfType<func::FuncOp>();
       auto schedule =
-          cut->getParentOfType<func::FuncOp>()
-              ->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
-      if (schedule.getRoles() == "split")
+          kernel
+              ? kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr)
+              : tile::ScheduleAttr();
+      if (schedule && schedule.getRoles() == "split")
         cuts.push_back(cut);
     });
-    for (tile::CutOp cut : cuts)
-      Splitter(cut->getParentOfType<func::FuncOp>(), cut).split();
+    for (tile::CutOp cut : cuts) {
+      Splitter splitter(cut->getParentOfType<func::FuncOp>(), cut);
+      if (const char *missing = splitter.missing()) {
+        cut.emitOpError() << "cannot split a kernel without " << missing
+                          << " in stage tile-split-roles";
+        return signalPassFailure();
+      }
+      splitter.split();
+    }
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (auto schedule =
               kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
