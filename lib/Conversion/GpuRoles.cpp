@@ -36,6 +36,11 @@ static bool isPassedOn(Operation *op) {
 }
 
 LogicalResult RoleLowering::match() {
+  for (const char *name :
+       {"tile.scratch", "tile.barriers", "tile.registers", "tile.image"})
+    if (!at.kernel->hasAttr(name))
+      return at.kernel.emitOpError()
+             << "expected " << name << ", which tile-place writes";
   auto loops = at.kernel.getOps<scf::ForOp>();
   if (loops.empty() || (*loops.begin()).getInitArgs().size() != 1)
     return refuse();
@@ -52,6 +57,8 @@ LogicalResult RoleLowering::match() {
       auto role = op.getAttrOfType<StringAttr>(tile::kRoleAttr);
       if (tileType(load.getResult()).getRank() == 1)
         parts.vectorLoads.push_back(load);
+      else if (!role)
+        return refuse();
       else if (role.getValue() == tile::kChainRole)
         values = load;
       else if (tileType(load.getResult()).getElementType().isF32())

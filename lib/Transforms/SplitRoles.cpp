@@ -333,7 +333,8 @@ struct TileSplitRoles : impl::TileSplitRolesPassBase<TileSplitRoles> {
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (auto schedule =
               kernel->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
-          schedule && tile::hasWarpRoles(schedule))
+          schedule && tile::hasWarpRoles(schedule) &&
+          !kernel.getOps<scf::ForOp>().empty())
         markRoles(kernel);
   }
 };

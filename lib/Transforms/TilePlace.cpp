@@ -372,7 +372,20 @@ LogicalResult Placer::checkLimit(int64_t sharedBytes) {
          << " or v_tile than " << schedule.getVTile() << " needs less";
 }
 
+/// What is loaded in the chunk loop is one role's.
+static bool hasRoles(func::FuncOp kernel) {
+  auto loops = kernel.getOps<scf::ForOp>();
+  return !loops.empty() &&
+         llvm::all_of((*loops.begin()).getOps<tile::LoadOp>(),
+                      [](tile::LoadOp load) {
+                        return load->hasAttrOfType<StringAttr>(tile::kRoleAttr);
+                      });
+}
+
 LogicalResult Placer::place() {
+  if (tile::hasWarpRoles(schedule) && !hasRoles(kernel))
+    return kernel.emitOpError()
+           << "has no chunk loop with roles, which tile-split-roles writes";
   if (tile::hasWarpRoles(schedule) || tile::multipliesByWarpgroups(schedule)) {
     tile::hasWarpRoles(schedule) ? placeRoles(kernel) : placeTurns(kernel);
     auto bytes = kernel->getAttrOfType<IntegerAttr>("kdac.shared_bytes");

@@ -18,9 +18,22 @@ func.func @unknown_op(%out: !tile.ref<f32>, %flag: index)
                     v_tile = 64, warps = 16, stages = 6, operand = bf16, gram = bf16,
                     roles = "warps">
 
+// expected-error @below {{expected tile.scratch, which tile-place writes}}
+func.func @not_placed(%out: !tile.ref<f32>, %n: index)
+    attributes {tile.kernel, tile.schedule = #w} {
+  return
+}
+
+// -----
+
+#w = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
+                    v_tile = 64, warps = 16, stages = 6, operand = bf16, gram = bf16,
+                    roles = "warps">
+
 // expected-error @below {{has no chunk loop that roles warps can lower in stage tile-to-nvvm; roles split and fused take any}}
 func.func @no_chunk_loop(%out: !tile.ref<f32>, %n: index)
-    attributes {tile.kernel, tile.schedule = #w} {
+    attributes {tile.kernel, tile.schedule = #w, tile.scratch = array<i64: 0, 16>, tile.barriers = 0,
+                tile.registers = array<i64: 8, 8, 8, 8>, tile.image = array<i64: 0, 0, 0>} {
   return
 }
 
