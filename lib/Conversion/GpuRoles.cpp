@@ -90,7 +90,9 @@ LogicalResult RoleLowering::match() {
   }
   Value output = this->output ? this->output.getValue() : Value();
   llvm::erase(images, output);
-  if (!state || !values || !output)
+  bool isWhole = tile::preparePairs(at.schedule) > 0 &&
+                 tile::chainWarpgroups(at.schedule) > 0;
+  if (!state || !values || !output || (!isWhole && !cut))
     return refuse();
   if (parts.inverse) {
     Value system =

@@ -16,6 +16,9 @@ namespace kdac {
 
 namespace {
 
+/// Rows of a matrix fragment.
+constexpr int64_t kLeastGpuChunk = 16;
+
 constexpr double kLog2E = 1.4426950408889634;
 
 /// log2 of the largest |k| that a leaf's scaled factors must leave room for: 1
@@ -177,6 +180,26 @@ const char *refuseWarps(const Problem &problem, const Target &target) {
   return nullptr;
 }
 
+/// Five warpgroups: registers for a sixth would have to come from the chain.
+/// What the chain does not need prepares.
+Choice chooseWarpRoles(int64_t vTile) {
+  return {2 * tile::kRoleBlock, vTile, 4 * 5, 6};
+}
+
+/// What stands against overrides of such a schedule, or null.
+const char *refuseWarpOverrides(const Problem &problem, int64_t chunk,
+                                int64_t vTile, int64_t warps) {
+  Choice choice = chooseWarpRoles(tile::kChainColumns);
+  if (chunk && chunk != choice.chunk)
+    return "their chunks have 32 tokens";
+  if (warps && warps != choice.warps)
+    return "their blocks have 20 warps";
+  bool fits = vTile == tile::kChainColumns || vTile == 2 * tile::kChainColumns;
+  if (vTile && (!fits || problem.valueDim() % vTile != 0))
+    return "they need a v-tile of 64 or 128 that divides the value dim";
+  return nullptr;
+}
+
 /// Two neighbouring slices of V share what they prepare of channels' decays:
 /// of one decay per head that is too little to share.
 const char *refuseCluster(const Problem &problem, int64_t vTile) {
@@ -197,12 +220,6 @@ int64_t chooseRoleLeaf(const Problem &problem) {
   std::optional<double> bound = problem.decayBound();
   bool fits = bound && -*bound * kLog2E * tile::kRoleBlock <= 120.0;
   return fits ? tile::kRoleBlock : 1;
-}
-
-/// Five warpgroups: registers for a sixth would have to come from the chain.
-/// What the chain does not need prepares.
-Choice chooseWarpRoles(int64_t vTile) {
-  return {2 * tile::kRoleBlock, vTile, 4 * 5, 6};
 }
 
 /// GPU kernels read whole 16-byte pieces and fill matrix fragments.
@@ -296,11 +313,14 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     const char *against = "only the chunk form has them";
     if (isChunk)
       against = refuseWarps(*problem, row);
-    bool free = chunk == 0 && warps == 0 && (vTile == 0 || vTile % 64 == 0);
+    bool free = chunk == 0 && warps == 0 &&
+                !refuseWarpOverrides(*problem, chunk, vTile, warps);
     StringRef role = chooseRoles(isChunk && !host, !against && free);
     if (role == "cluster" && !against)
       against = refuseCluster(*problem, vTile);
     bool areWarps = role == "warps" || role == "cluster";
+    if (areWarps && !against)
+      against = refuseWarpOverrides(*problem, chunk, vTile, warps);
     if (areWarps && against) {
       problem->recurrence.emitOpError()
           << "cannot have roles " << role << ": " << against
@@ -321,6 +341,12 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
     }
     if (chunk && isChunk)
       choice.chunk = chunk;
+    if (!host && isChunk && choice.chunk < kLeastGpuChunk) {
+      function.emitOpError()
+          << "has no chunks of " << choice.chunk << " on " << row.name
+          << "; 16 and more work, and the host takes any";
+      return failure();
+    }
     if (vTile && !wholeHeads)
       choice.vTile = vTile;
     if (warps && !host)
