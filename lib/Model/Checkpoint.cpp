@@ -48,6 +48,11 @@ Status Checkpoint::addFile(const std::string &file, StoredTensors &into) {
   StatusOr<MappedFile> mapped = MappedFile::open(file);
   if (!mapped.ok())
     return mapped.status();
+  if (size_t data = safetensorsData(mapped->bytes()); data % 8 != 0) {
+    mapped = MappedFile::copy(file, data);
+    if (!mapped.ok())
+      return mapped.status();
+  }
   StatusOr<StoredTensors> tensors = parseSafetensors(mapped->bytes(), file);
   if (!tensors.ok())
     return tensors.status();
@@ -73,6 +78,24 @@ Status Checkpoint::addIndex(const std::string &path) {
                                             ", which " + path + " expects");
     state->tensors.emplace(name, found->second);
   }
+  return checkShards(path, *index, shards);
+}
+
+/// A tensor that is in two files may be of two versions of the model.
+Status
+Checkpoint::checkShards(const std::string &path,
+                        const std::map<std::string, std::string> &index,
+                        const std::map<std::string, StoredTensors> &shards) {
+  for (const auto &[shard, tensors] : shards)
+    for (const auto &[name, tensor] : tensors) {
+      auto listed = index.find(name);
+      if (listed == index.end())
+        state->unlisted.push_back(name);
+      else if (listed->second != shard)
+        return Status(ErrorCode::Corrupt, tensor.file + " has tensor " + name +
+                                              " too, which " + path +
+                                              " puts into " + listed->second);
+    }
   return Status::success();
 }
 
@@ -81,6 +104,9 @@ StatusOr<Checkpoint> Checkpoint::open(const std::string &folder) {
   checkpoint.state->folder = folder;
   std::string index = folder + "/" + indexName,
               single = folder + "/" + singleName;
+  if (!exists(index) && !exists(single))
+    return Status(ErrorCode::NotFound,
+                  folder + " has neither " + singleName + " nor " + indexName);
   Status status = exists(index)
                       ? checkpoint.addIndex(index)
                       : checkpoint.addFile(single, checkpoint.state->tensors);

@@ -10,10 +10,10 @@ namespace {
 
 std::string quoted(const std::string &text) { return "'" + text + "'"; }
 
-/// Nesting that no honest file has would overflow the parser's stack later,
-/// when the value is destroyed or copied.
+/// No honest file nests deeper, and what copies or prints a value recurses.
+constexpr int deepest = 64;
+
 bool isTooDeep(std::string_view text) {
-  constexpr int deepest = 64;
   int depth = 0;
   bool inString = false;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -46,9 +46,25 @@ std::string shown(const json &value) {
 StatusOr<json> parseJson(std::string_view text, const std::string &name) {
   if (isTooDeep(text))
     return Status(ErrorCode::Corrupt, name + " is nested too deeply");
-  json value = json::parse(text.begin(), text.end(), nullptr, false);
+  // Of a key that is there twice, the parser would keep one in silence.
+  std::vector<std::set<std::string>> keys(deepest + 2); // by depth
+  std::string twice;
+  auto watch = [&](int depth, json::parse_event_t event, json &value) {
+    if (event == json::parse_event_t::object_start)
+      keys[static_cast<size_t>(depth) + 1].clear();
+    else if (event == json::parse_event_t::key &&
+             !keys[static_cast<size_t>(depth)]
+                  .insert(value.get<std::string>())
+                  .second)
+      twice = value.get<std::string>();
+    return true;
+  };
+  json value = json::parse(text.begin(), text.end(), watch, false);
   if (value.is_discarded())
     return Status(ErrorCode::Corrupt, name + " is not JSON");
+  if (!twice.empty())
+    return Status(ErrorCode::Corrupt,
+                  name + " has the key '" + twice + "' twice");
   return value;
 }
 

@@ -49,7 +49,9 @@ private:
   std::set<std::string> known;
 };
 
-/// JSON without exceptions, duplicates or surprises: an error names `name`.
+/// JSON without exceptions: an error names `name`. A key twice in one object or
+/// nesting that would overflow the stack of whoever prints the value is an
+/// error.
 StatusOr<nlohmann::json> parseJson(std::string_view text,
                                    const std::string &name);
 

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <set>
 
 namespace kdac::model {
 
@@ -45,41 +44,33 @@ Status corrupt(const std::string &message) {
   return Status(ErrorCode::Corrupt, message);
 }
 
-/// Parses the file's header; a name that appears twice is an error, which plain
-/// JSON parsing would hide.
 StatusOr<json> parseHeader(std::string_view text, const std::string &name) {
-  std::set<std::string> names;
-  std::string twice;
-  auto watch = [&](int depth, json::parse_event_t event, json &value) {
-    if (event == json::parse_event_t::key && depth == 1 &&
-        !names.insert(value.get<std::string>()).second)
-      twice = value.get<std::string>();
-    return true;
-  };
-  json header = json::parse(text.begin(), text.end(), watch, false);
-  if (header.is_discarded() || !header.is_object())
-    return corrupt(name + ": its header of " + std::to_string(text.size()) +
-                   " bytes is not a JSON object");
-  if (!twice.empty())
-    return corrupt(name + ": tensor " + twice + " is in the header twice");
-  return header;
+  std::string header =
+      name + ": its header of " + std::to_string(text.size()) + " bytes";
+  StatusOr<json> value = parseJson(text, header);
+  if (value.ok() && !value->is_object())
+    return corrupt(header + " is not a JSON object");
+  return value;
+}
+
+/// What the file's first 8 bytes say; it has them.
+uint64_t headerBytes(std::string_view bytes) {
+  uint64_t size = 0;
+  for (size_t i = 8; i-- > 0;)
+    size = size << 8 | static_cast<unsigned char>(bytes[i]);
+  return size;
 }
 
 /// The header's text, once the file is known to begin with one.
 StatusOr<std::string_view> headerOf(std::string_view bytes,
                                     const std::string &name) {
-  constexpr std::string_view pointer = "version https://git-lfs";
   constexpr uint64_t largest = 100'000'000;
-  if (bytes.substr(0, pointer.size()) == pointer)
-    return corrupt(name + " is a Git LFS pointer, not the file itself; run "
-                          "`git lfs pull`");
+  if (Status s = checkNoPointer(bytes, name); !s.ok())
+    return s;
   if (bytes.size() < 8)
     return corrupt(name + " has " + std::to_string(bytes.size()) +
                    " bytes, too few for a safetensors file");
-  uint64_t size = 0;
-  for (int i = 7; i >= 0; --i)
-    size =
-        size << 8 | static_cast<unsigned char>(bytes[static_cast<size_t>(i)]);
+  uint64_t size = headerBytes(bytes);
   if (size > largest || size > bytes.size() - 8)
     return corrupt(name + ": its header should have " + std::to_string(size) +
                    " bytes, but the file has " + std::to_string(bytes.size()) +
@@ -204,6 +195,11 @@ std::string spellShape(const std::vector<int64_t> &shape) {
   for (size_t i = 0; i < shape.size(); ++i)
     text += (i ? ", " : "") + std::to_string(shape[i]);
   return text + "]";
+}
+
+size_t safetensorsData(std::string_view bytes) {
+  uint64_t size = bytes.size() < 8 ? 0 : headerBytes(bytes);
+  return size <= bytes.size() ? static_cast<size_t>(8 + size) : 0;
 }
 
 StatusOr<StoredTensors> parseSafetensors(std::string_view bytes,

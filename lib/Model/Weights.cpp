@@ -2,6 +2,8 @@
 
 #include "Binder.h"
 
+#include <charconv>
+
 namespace kdac::model {
 
 namespace {
@@ -10,6 +12,7 @@ namespace {
 struct Layout {
   const ModelConfig &c;
   Binder &bind;
+  std::string prefix; ///< of every name
 
   KdaWeights kda(const std::string &at);
   MlaWeights mla(const std::string &at);
@@ -111,7 +114,7 @@ MoeWeights Layout::moe(const std::string &at) {
 }
 
 LayerWeights Layout::layer(int64_t i) {
-  std::string at = c.prefix + "model.layers." + std::to_string(i) + ".";
+  std::string at = prefix + "model.layers." + std::to_string(i) + ".";
   LayerWeights w;
   w.inputNorm = norm(at + "input_layernorm", c.hidden);
   w.postNorm = norm(at + "post_attention_layernorm", c.hidden);
@@ -148,16 +151,17 @@ int64_t Matrix::bytes() const {
   return 0;
 }
 
-static StatusOr<Weights> bindAll(const ModelConfig &config, Binder &bind) {
-  Layout layout{config, bind};
-  std::string at = config.prefix + "model.";
+static StatusOr<Weights> bindAll(const ModelConfig &config, Binder &bind,
+                                 const std::string &prefix) {
+  Layout layout{config, bind, prefix};
+  std::string at = prefix + "model.";
   Weights weights;
   weights.embedding =
       bind.matrix(at + "embed_tokens", config.vocab, config.hidden);
   weights.head =
       config.tiedEmbeddings
           ? weights.embedding
-          : bind.matrix(config.prefix + "lm_head", config.vocab, config.hidden);
+          : bind.matrix(prefix + "lm_head", config.vocab, config.hidden);
   weights.norm = layout.norm(at + "norm", config.hidden);
   weights.outputMix = layout.mix(at, "output_attn_res");
   for (int64_t i = 0; i < config.layers() && bind.status().ok(); ++i)
@@ -168,19 +172,56 @@ static StatusOr<Weights> bindAll(const ModelConfig &config, Binder &bind) {
   return weights;
 }
 
+/// Text models are stored alone or in a multimodal one; the file decides, and
+/// the config where it has neither.
+static std::string prefixOf(const ModelConfig &config,
+                            const Checkpoint &checkpoint) {
+  for (const std::string &prefix :
+       {config.prefix, std::string(), std::string("language_model.")})
+    if (checkpoint.find(prefix + "model.embed_tokens.weight"))
+      return prefix;
+  return config.prefix;
+}
+
+/// Layers that the config does not have are another model's, not unknown.
+static Status checkNoMoreLayers(const ModelConfig &config,
+                                const std::string &prefix,
+                                const std::vector<std::string> &unknown) {
+  std::string at = prefix + "model.layers.";
+  for (const std::string &name : unknown) {
+    int64_t layer = 0;
+    const char *end = name.data() + name.size();
+    if (name.compare(0, at.size(), at) == 0 &&
+        std::from_chars(name.data() + at.size(), end, layer).ec ==
+            std::errc() &&
+        layer >= config.layers())
+      return Status(ErrorCode::Corrupt,
+                    config.name + " has " + std::to_string(config.layers()) +
+                        " layers, but the checkpoint has tensor " + name);
+  }
+  return Status::success();
+}
+
 StatusOr<Weights> bindWeights(const ModelConfig &config,
                               const Checkpoint &checkpoint) {
   Binder bind(checkpoint);
-  StatusOr<Weights> weights = bindAll(config, bind);
-  if (weights.ok())
-    weights->memory = std::make_shared<Checkpoint>(checkpoint);
+  std::string prefix = prefixOf(config, checkpoint);
+  StatusOr<Weights> weights = bindAll(config, bind, prefix);
+  if (!weights.ok())
+    return weights;
+  std::vector<std::string> &unknown = weights->unknownTensors;
+  unknown.insert(unknown.end(), checkpoint.unlisted().begin(),
+                 checkpoint.unlisted().end());
+  if (Status s = checkNoMoreLayers(config, prefix, unknown); !s.ok())
+    return s;
+  weights->memory = std::make_shared<Checkpoint>(checkpoint);
   return weights;
 }
 
 static StatusOr<Weights> madeWeights(const ModelConfig &config,
                                      std::shared_ptr<RandomTensors> tensors) {
   Binder bind(*tensors);
-  StatusOr<Weights> weights = bindAll(config, bind);
+  StatusOr<Weights> weights = bindAll(config, bind, config.prefix);
   if (weights.ok())
     weights->memory = tensors;
   return weights;

@@ -77,6 +77,8 @@ std::string openRefusal(const Folder &folder) {
   std::string text = checkpoint.status().message();
   for (size_t at; (at = text.find(folder.path + "/")) != std::string::npos;)
     text.erase(at, folder.path.size() + 1);
+  if (size_t at = text.find(folder.path); at != std::string::npos)
+    text.replace(at, folder.path.size(), "@");
   return text;
 }
 
@@ -114,7 +116,7 @@ TEST(Safetensors, DamageIsNamed) {
   EXPECT_EQ(refusal(Bytes("[]", 0).view()),
             "f: its header of 2 bytes is not a JSON object");
   EXPECT_EQ(refusal(Bytes("{\"a\"", 0).view()),
-            "f: its header of 4 bytes is not a JSON object");
+            "f: its header of 4 bytes is not JSON");
   Bytes whole(good, 32);
   EXPECT_EQ(refusal(whole.view().substr(0, whole.view().size() - 4)),
             "f: tensor b is at bytes 24 to 32 of the data, which has 28; the "
@@ -152,7 +154,37 @@ TEST(Safetensors, EntriesThatLieAreNamed) {
   EXPECT_EQ(edited("[24, 32]", "[26, 34]", 34),
             "f: tensor b begins at byte 26 of the data, but the one before "
             "ends at 24");
-  EXPECT_EQ(edited("\"b\"", "\"a\""), "f: tensor a is in the header twice");
+  EXPECT_EQ(edited("\"b\"", "\"a\""), "f: its header of " +
+                                          std::to_string(good.size()) +
+                                          " bytes has the key 'a' twice");
+  EXPECT_EQ(edited("\"shape\": [4]", "\"shape\": [3], \"shape\": [4]"),
+            "f: its header of " + std::to_string(good.size() + 16) +
+                " bytes has the key 'shape' twice");
+}
+
+/// What an error shows of a value is printed by recursion.
+TEST(Safetensors, DeepNestingIsRefused) {
+  constexpr size_t depth = 1000000;
+  std::string header =
+      "{\"a\":" + std::string(depth, '[') + std::string(depth, ']') + "}";
+  EXPECT_EQ(refusal(Bytes(header, 0).view()),
+            "f: its header of " + std::to_string(header.size()) +
+                " bytes is nested too deeply");
+}
+
+/// pitfalls.md MOD-1: sizes at which readers with a fixed first read fail.
+TEST(Safetensors, HeadersOfAnySize) {
+  for (size_t size : {99992, 99993, 99994, 100000, 1 << 20}) {
+    std::string header = good;
+    header.resize(size, ' ');
+    Folder folder;
+    folder.write("model.safetensors", Bytes(header, 32, 7).view());
+    StatusOr<Checkpoint> checkpoint = Checkpoint::open(folder.path);
+    ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+    const StoredTensor *a = checkpoint->find("a");
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(a->data) % 4, 0u) << size;
+    EXPECT_EQ(a->data[23], 7);
+  }
 }
 
 TEST(Safetensors, NoBytesCrashTheReader) {
@@ -210,7 +242,7 @@ TEST(Checkpoint, Shards) {
 TEST(Checkpoint, WhatIsMissingIsNamed) {
   Folder folder;
   EXPECT_EQ(openRefusal(folder),
-            "model.safetensors: No such file or directory");
+            "@ has neither model.safetensors nor model.safetensors.index.json");
   folder.write("model.safetensors.index.json", "{}");
   EXPECT_EQ(openRefusal(folder),
             "model.safetensors.index.json has no weight_map");
@@ -227,4 +259,34 @@ TEST(Checkpoint, WhatIsMissingIsNamed) {
   EXPECT_EQ(openRefusal(folder),
             "model.safetensors.index.json: tensor z is in "
             "\"../s1.safetensors\", which is no file name");
+  folder.write("model.safetensors.index.json",
+               "version https://git-lfs.github.com/spec/v1\noid sha256:0");
+  EXPECT_EQ(openRefusal(folder),
+            "model.safetensors.index.json is a Git LFS pointer, not the file "
+            "itself; run `git lfs pull`");
+  folder.write("model.safetensors.index.json",
+               R"({"weight_map": {"a": "s1.safetensors",
+                   "a": "s2.safetensors"}})");
+  EXPECT_EQ(openRefusal(folder),
+            "model.safetensors.index.json has the key 'a' twice");
+}
+
+/// What the index does not say of a shard must not change what is loaded.
+TEST(Checkpoint, ShardsWithMoreThanTheIndexSays) {
+  Folder folder;
+  const char other[] =
+      R"({"b": {"dtype": "U8", "shape": [3], "data_offsets": [0, 3]}})";
+  folder.write("s1.safetensors", Bytes(good, 32).view());
+  folder.write("s2.safetensors", Bytes(other, 3).view());
+  folder.write("model.safetensors.index.json",
+               R"({"weight_map": {"a": "s1.safetensors"}})");
+  StatusOr<Checkpoint> checkpoint = Checkpoint::open(folder.path);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status().message();
+  EXPECT_EQ(checkpoint->find("b"), nullptr);
+  EXPECT_EQ(checkpoint->unlisted(), std::vector<std::string>({"b"}));
+  folder.write("model.safetensors.index.json", R"({"weight_map":
+    {"a": "s1.safetensors", "b": "s2.safetensors"}})");
+  EXPECT_EQ(openRefusal(folder),
+            "s1.safetensors has tensor b too, which "
+            "model.safetensors.index.json puts into s2.safetensors");
 }

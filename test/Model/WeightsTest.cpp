@@ -161,6 +161,64 @@ TEST(Weights, PackedExpertsAreChecked) {
             "the config wants [64, 1]");
 }
 
+/// pitfalls.md MOD-2: tied only where the config says so.
+TEST(Weights, AHeadIsMissedUnlessTied) {
+  Copy copy("48b");
+  copy.edit(one, "\"lm_head.weight", "lm_head.weight", "lm_tail.weight");
+  EXPECT_EQ(copy.refusal(), "@: tensor lm_head.weight is missing");
+  copy.editConfig("\"tie_word_embeddings\": false,\n", "");
+  EXPECT_EQ(copy.refusal(), "@: tensor lm_head.weight is missing");
+  copy.editConfig("{", "{\"tie_word_embeddings\": true,");
+  EXPECT_EQ(copy.refusal(), "accepted");
+}
+
+TEST(Weights, TiedWeightsAreTheEmbeddingWhateverElseIsThere) {
+  Copy copy("48b");
+  copy.editConfig("\"tie_word_embeddings\": false",
+                  "\"tie_word_embeddings\": true");
+  auto config = readConfig(copy.folder + "/config.json");
+  auto checkpoint = Checkpoint::open(copy.folder);
+  ASSERT_TRUE(config.ok() && checkpoint.ok());
+  auto weights = bindWeights(*config, *checkpoint);
+  ASSERT_TRUE(weights.ok()) << weights.status().message();
+  EXPECT_EQ(weights->head.data, weights->embedding.data);
+  EXPECT_EQ(weights->unknownTensors,
+            std::vector<std::string>({"lm_head.weight"}));
+}
+
+/// pitfalls.md MOD-4 and MOD-5: shapes that say the same.
+TEST(Weights, ParametersMayHaveOtherRanks) {
+  Copy copy("48b");
+  std::string at = "model.layers.0.self_attn.";
+  copy.edit(one, at + "q_conv1d", "[96, 1, 4]", "[96, 4]   ");
+  copy.edit(one, at + "A_log", "[1, 1, 3, 1]", "[3]         ");
+  EXPECT_EQ(copy.refusal(), "accepted");
+  copy.edit(one, at + "A_log", "[3]         ", "[2]         ");
+  EXPECT_NE(copy.refusal().find("A_log"), std::string::npos);
+}
+
+/// pitfalls.md MOD-5: what is before the names is the file's choice.
+TEST(Weights, ATextModelMayBeStoredAloneOrInAnother) {
+  Copy copy("k3");
+  std::ifstream in(copy.folder + "/config.json");
+  std::string text(std::istreambuf_iterator<char>(in), {});
+  size_t begin = text.find('{', text.find("\"text_config\""));
+  size_t end = text.find("\"quantization_config\"");
+  end = text.rfind('}', end);
+  std::ofstream(copy.folder + "/config.json")
+      << text.substr(begin, end + 1 - begin);
+  EXPECT_EQ(copy.refusal(), "accepted");
+}
+
+/// A config of fewer layers would run, and give another model's tokens.
+TEST(Weights, LayersBeyondTheConfigsAreRefused) {
+  Copy copy("48b");
+  copy.editConfig("\"num_hidden_layers\": 6", "\"num_hidden_layers\": 5");
+  EXPECT_EQ(copy.refusal(), "@/config.json has 5 layers, but the checkpoint "
+                            "has tensor model.layers.5.block_sparse_moe."
+                            "experts.0.w1.weight");
+}
+
 TEST(Weights, ATruncatedShardIsNamed) {
   Copy copy("k3");
   std::string shard = copy.folder + "/model-3.safetensors";

@@ -30,7 +30,7 @@ enum class Activation {
 /// Reference: hybrid-model.md 1.1 and 2.1.
 struct ModelConfig {
   std::string name;   ///< what errors call it: a path or a preset
-  std::string prefix; ///< of every tensor: "" or "language_model."
+  std::string prefix; ///< usual one of tensors: "" or "language_model."
   int64_t vocab = 0, hidden = 0;
   std::vector<Mixer> mixers; ///< one per layer
   double normEps = 1e-5;     ///< of block, final, output and latent-MoE norms

@@ -41,11 +41,16 @@ std::string spellShape(const std::vector<int64_t> &shape);
 StatusOr<StoredTensors> parseSafetensors(std::string_view bytes,
                                          const std::string &name);
 
+/// Where the data begins in a file that may be none; 0 where it does not.
+size_t safetensorsData(std::string_view bytes);
+
 /// A model folder: model.safetensors, or the shards that
 /// model.safetensors.index.json names.
 class Checkpoint {
 public:
-  /// Maps every file and checks that the index and the files agree.
+  /// Maps every file, or copies it where its header is no multiple of 8 bytes
+  /// so that mapped data would be misaligned, and checks that the index and the
+  /// files agree.
   static StatusOr<Checkpoint> open(const std::string &folder);
 
   /// The tensor called `name`, or null.
@@ -53,16 +58,23 @@ public:
   const StoredTensors &tensors() const { return state->tensors; }
   const std::string &folder() const { return state->folder; }
   int64_t bytes() const; ///< of all tensors
+  /// Tensors of the shards that the index does not name, and that find() does
+  /// not find.
+  const std::vector<std::string> &unlisted() const { return state->unlisted; }
 
 private:
   struct State {
     std::string folder;
     StoredTensors tensors;
+    std::vector<std::string> unlisted;
     std::vector<std::shared_ptr<void>> files; ///< mapped
   };
   explicit Checkpoint(std::shared_ptr<State> state) : state(std::move(state)) {}
   Status addFile(const std::string &file, StoredTensors &into);
   Status addIndex(const std::string &file);
+  Status checkShards(const std::string &path,
+                     const std::map<std::string, std::string> &index,
+                     const std::map<std::string, StoredTensors> &shards);
 
   std::shared_ptr<State> state;
 };

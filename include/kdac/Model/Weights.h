@@ -95,8 +95,9 @@ struct Weights {
   std::shared_ptr<void> memory;            ///< what the matrices point into
 };
 
-/// Binds the tensors of `checkpoint`. The error names file, tensor, what it is
-/// and what it should be.
+/// Binds the tensors of `checkpoint`, with "language_model." before their names
+/// or without. The error names file, tensor, what it is and what it should be;
+/// tensors of layers beyond the config's are one.
 StatusOr<Weights> bindWeights(const ModelConfig &config,
                               const Checkpoint &checkpoint);
 
