@@ -4,7 +4,7 @@
 #include "JsonFields.h"
 
 #include <algorithm>
-#include <array>
+#include <tuple>
 
 namespace kdac::model {
 
@@ -23,11 +23,15 @@ struct Reader {
   Status &status;
 
   void readShape(JsonFields &fields);
-  void readMixers(JsonFields &linear, int64_t layers);
+  void readMixers(JsonFields &fields, JsonFields &linear, int64_t layers);
+  void readLists(JsonFields &linear, int64_t layers);
+  void readTypes(JsonFields &fields, bool hasLists);
   void readKda(JsonFields &linear);
+  void readLinear(JsonFields &fields, const json *nested, int64_t layers);
   void readMla(JsonFields &fields);
   void readMlp(JsonFields &fields);
   void readMoe(JsonFields &fields);
+  void readMlpTypes(JsonFields &fields);
   void readTokens(JsonFields &fields);
   void checkQuantisation(JsonFields &fields);
 };
@@ -38,6 +42,7 @@ void skipInformational(JsonFields &fields) {
                "model_type",
                "auto_map",
                "head_dim",
+               "qk_head_dim",
                "initializer_range",
                "rope_theta",
                "rope_scaling",
@@ -58,34 +63,34 @@ void skipInformational(JsonFields &fields) {
                "rope_parameters",
                "output_router_logits",
                "router_aux_loss_coef",
-               "num_hidden_layers",
-               "layer_types"});
+               "num_hidden_layers"});
 }
 
 void Reader::readShape(JsonFields &fields) {
   config.vocab = fields.integer("vocab_size", 1, maxVocab);
   config.hidden = fields.integer("hidden_size", 1, maxWidth);
-  config.normEps = fields.number("rms_norm_eps", 1e-12, 1, 1e-6);
+  config.normEps = fields.number("rms_norm_eps", 1e-12, 1);
   config.residualBlock = fields.integer("attn_res_block_size", 0, maxLayers, 0);
   std::string act = fields.text("hidden_act", "silu");
-  if (act == "situ")
+  if (act == "situ") {
     config.activation = Activation::Situ;
-  else if (act != "silu")
+    config.situBeta = fields.number("activation_situ_beta", 1e-6, 1e6);
+    config.situLinearBeta =
+        fields.number("activation_situ_linear_beta", 1e-6, 1e6);
+  } else if (act != "silu") {
     fields.reject("hidden_act",
                   "is '" + act + "', but this runtime knows silu and situ");
-  config.situBeta = fields.number("activation_situ_beta", 1e-6, 1e6, 4.0);
-  config.situLinearBeta =
-      fields.number("activation_situ_linear_beta", 1e-6, 1e6, 25.0);
+  }
+  fields.skip({"activation_situ_beta", "activation_situ_linear_beta"});
   if (fields.integer("num_nextn_predict_layers", 0, maxLayers, 0) != 0)
     fields.reject("num_nextn_predict_layers",
                   "is not 0, but this runtime has no prediction layers");
 }
 
 /// Both lists are 1-based; a layer in neither is MLA (hybrid-model.md 1.1).
-void Reader::readMixers(JsonFields &linear, int64_t layers) {
+void Reader::readLists(JsonFields &linear, int64_t layers) {
   std::vector<int64_t> kda = linear.integers("kda_layers", 1, layers);
   std::vector<int64_t> full = linear.integers("full_attn_layers", 1, layers);
-  config.mixers.assign(static_cast<size_t>(layers), Mixer::Mla);
   for (int64_t layer : kda) {
     if (std::find(full.begin(), full.end(), layer) != full.end())
       linear.reject("kda_layers", "has layer " + std::to_string(layer) +
@@ -98,6 +103,42 @@ void Reader::readMixers(JsonFields &linear, int64_t layers) {
   }
 }
 
+/// The spelling of the transformers library, one name per layer.
+void Reader::readTypes(JsonFields &fields, bool hasLists) {
+  std::vector<std::string> types = fields.texts("layer_types");
+  if (types.size() != config.mixers.size())
+    return fields.reject("layer_types",
+                         "has " + std::to_string(types.size()) +
+                             " layers, but num_hidden_layers is " +
+                             std::to_string(config.mixers.size()));
+  for (size_t i = 0; i < types.size(); ++i) {
+    bool isKda = types[i] == "linear_attention";
+    if (!isKda && types[i] != "full_attention")
+      fields.reject("layer_types", "has '" + types[i] +
+                                       "', but this runtime knows "
+                                       "linear_attention and full_attention");
+    if (hasLists && isKda != (config.mixers[i] == Mixer::Kda))
+      fields.reject("layer_types", "has '" + types[i] + "' as layer " +
+                                       std::to_string(i + 1) +
+                                       ", but kda_layers says otherwise");
+    config.mixers[i] = isKda ? Mixer::Kda : Mixer::Mla;
+  }
+}
+
+void Reader::readMixers(JsonFields &fields, JsonFields &linear,
+                        int64_t layers) {
+  config.mixers.assign(static_cast<size_t>(layers), Mixer::Mla);
+  bool hasLists = linear.find("kda_layers");
+  bool hasTypes = fields.find("layer_types");
+  linear.skip({"full_attn_layers"});
+  if (!hasLists && !hasTypes)
+    linear.reject("kda_layers", "is missing");
+  if (hasLists)
+    readLists(linear, layers);
+  if (hasTypes)
+    readTypes(fields, hasLists);
+}
+
 void Reader::readKda(JsonFields &linear) {
   config.kdaHeads = linear.integer("num_heads", 1, maxHeads);
   config.kdaDim = linear.integer("head_dim", 1, 256);
@@ -105,6 +146,29 @@ void Reader::readKda(JsonFields &linear) {
   config.fullRankGate = linear.boolean("use_full_rank_gate", false);
   if (linear.find("gate_lower_bound"))
     config.gateLowerBound = linear.number("gate_lower_bound", -1e4, -1e-6);
+}
+
+/// The transformers library repeats what linear_attn_config says, or has it
+/// alone.
+void Reader::readLinear(JsonFields &fields, const json *nested,
+                        int64_t layers) {
+  static const json none = json::object();
+  JsonFields linear(nested ? *nested : none,
+                    config.name + (nested ? ": linear_attn_config" : ""),
+                    status);
+  if (!nested && !fields.find("linear_num_heads"))
+    return fields.reject("linear_attn_config", "is missing");
+  readMixers(fields, linear, layers);
+  if (nested)
+    readKda(linear);
+  for (auto [key, value, max] :
+       {std::tuple("linear_num_heads", &config.kdaHeads, maxHeads),
+        {"linear_head_dim", &config.kdaDim, 256},
+        {"linear_conv_kernel_dim", &config.convWidth, 4}})
+    *value = nested ? fields.integer(key, *value, *value, *value)
+                    : fields.integer(key, 1, max);
+  for (const std::string &key : linear.unknown())
+    config.unknownKeys.push_back("linear_attn_config." + key);
 }
 
 void Reader::readMla(JsonFields &fields) {
@@ -122,6 +186,8 @@ void Reader::readMla(JsonFields &fields) {
   config.ropeDim = fields.integer("qk_rope_head_dim", 0, maxWidth);
   config.valueDim = fields.integer("v_head_dim", 1, maxWidth);
   config.attentionGate = fields.boolean("mla_use_output_gate", false);
+  if (fields.boolean("attention_bias", false))
+    fields.reject("attention_bias", "is true, but this runtime has no biases");
   if (!fields.boolean("mla_use_nope", true))
     fields.reject("mla_use_nope", "is false, but this runtime has no rotary "
                                   "embedding, which such a model needs");
@@ -134,11 +200,12 @@ void Reader::readMlp(JsonFields &fields) {
   if (config.experts > 0)
     readMoe(fields);
   else
-    fields.skip({"num_experts_per_token", "num_shared_experts",
-                 "moe_intermediate_size", "first_k_dense_replace",
-                 "moe_layer_freq", "moe_renormalize", "routed_scaling_factor",
-                 "moe_router_activation_func", "num_expert_group", "topk_group",
-                 "routed_expert_hidden_size", "latent_moe_use_norm"});
+    fields.skip({"mlp_layer_types", "num_experts_per_token",
+                 "num_shared_experts", "moe_intermediate_size",
+                 "first_k_dense_replace", "moe_layer_freq", "moe_renormalize",
+                 "routed_scaling_factor", "moe_router_activation_func",
+                 "num_expert_group", "topk_group", "routed_expert_hidden_size",
+                 "latent_moe_use_norm"});
 }
 
 void Reader::readMoe(JsonFields &fields) {
@@ -147,6 +214,8 @@ void Reader::readMoe(JsonFields &fields) {
   config.expertWidth = fields.integer("moe_intermediate_size", 1, maxWidth);
   config.firstDense = fields.integer("first_k_dense_replace", 0, maxLayers, 0);
   config.moeEvery = fields.integer("moe_layer_freq", 1, maxLayers, 1);
+  if (fields.find("mlp_layer_types"))
+    readMlpTypes(fields);
   config.renormalise = fields.boolean("moe_renormalize", true);
   config.routedScale = fields.number("routed_scaling_factor", 1e-6, 1e6, 1.0);
   config.expertInput =
@@ -170,6 +239,23 @@ void Reader::readMoe(JsonFields &fields) {
                   "is " + std::to_string(config.topK) + ", but " +
                       std::to_string(config.topGroups) + " groups have " +
                       std::to_string(perGroup * config.topGroups) + " experts");
+}
+
+/// What first_k_dense_replace says, one name per layer; or it alone.
+void Reader::readMlpTypes(JsonFields &fields) {
+  std::vector<std::string> types = fields.texts("mlp_layer_types");
+  if (!fields.find("first_k_dense_replace"))
+    config.firstDense =
+        std::find(types.begin(), types.end(), "sparse") - types.begin();
+  bool agrees = types.size() == config.mixers.size();
+  for (size_t i = 0; agrees && i < types.size(); ++i)
+    agrees = types[i] ==
+             (config.isMoe(static_cast<int64_t>(i)) ? "sparse" : "dense");
+  if (!agrees)
+    fields.reject("mlp_layer_types",
+                  "should have " + std::to_string(config.layers()) +
+                      " layers, dense or sparse as first_k_dense_replace and "
+                      "moe_layer_freq say");
 }
 
 void Reader::readTokens(JsonFields &fields) {
@@ -201,15 +287,7 @@ ModelConfig readText(JsonFields &fields, const std::string &name,
   int64_t layers = fields.integer("num_hidden_layers", 1, maxLayers);
   skipInformational(fields);
   reader.readShape(fields);
-  if (const json *found = fields.find("linear_attn_config")) {
-    JsonFields linear(*found, name + ": linear_attn_config", status);
-    reader.readMixers(linear, layers);
-    reader.readKda(linear);
-    for (const std::string &key : linear.unknown())
-      config.unknownKeys.push_back("linear_attn_config." + key);
-  } else {
-    fields.reject("linear_attn_config", "is missing");
-  }
+  reader.readLinear(fields, fields.find("linear_attn_config"), layers);
   reader.readMla(fields);
   reader.readMlp(fields);
   reader.readTokens(fields);

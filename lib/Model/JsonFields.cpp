@@ -167,6 +167,21 @@ std::vector<int64_t> JsonFields::integers(const char *key, int64_t min,
   return list;
 }
 
+std::vector<std::string> JsonFields::texts(const char *key) {
+  std::vector<std::string> list;
+  const json *field = find(key);
+  if (!field)
+    return list;
+  if (!field->is_array())
+    reject(key, "is " + shown(*field) + ", but should be an array of strings");
+  for (const json &element : field->is_array() ? *field : json::array())
+    if (element.is_string())
+      list.push_back(element.get<std::string>());
+    else
+      reject(key, "has " + shown(element) + ", but should hold strings");
+  return list;
+}
+
 void JsonFields::skip(std::initializer_list<const char *> keys) {
   known.insert(keys.begin(), keys.end());
 }

@@ -32,6 +32,8 @@ public:
   std::string text(const char *key, const char *otherwise);
   /// An array of integers in [min, max]; a single one is an array of one.
   std::vector<int64_t> integers(const char *key, int64_t min, int64_t max);
+  /// An array of strings; empty where the key is absent or null.
+  std::vector<std::string> texts(const char *key);
 
   /// The value itself, or null where it is absent or null.
   const nlohmann::json *find(const char *key);

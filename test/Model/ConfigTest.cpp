@@ -78,6 +78,73 @@ TEST(Config, TheGateFollowsFromThePresenceOfItsBound) {
   EXPECT_EQ(config->gateLowerBound, -5.0);
 }
 
+/// pitfalls.md MOD-6: what the transformers library writes, beside the older
+/// spelling or alone.
+TEST(Config, BothSpellingsOfLayersAreRead) {
+  const std::string types =
+      "\"layer_types\": [\"linear_attention\", \"linear_attention\", "
+      "\"linear_attention\", \"full_attention\", \"full_attention\"], ";
+  const std::string sizes = "\"linear_num_heads\": 2, \"linear_head_dim\": 32, "
+                            "\"linear_conv_kernel_dim\": 4, ";
+  const std::string mlps =
+      "\"mlp_layer_types\": [\"dense\", \"sparse\", \"sparse\", "
+      "\"sparse\", \"sparse\"], \"attention_bias\": false, "
+      "\"qk_head_dim\": 12, \"rope_parameters\": {}, ";
+  std::string both = edited("\"moe_layer_freq\": 2,", types + sizes + mlps);
+  StatusOr<ModelConfig> old =
+      configFromJson(edited("\"moe_layer_freq\": 2,", ""), "c.json");
+  std::string alone =
+      both.substr(0, both.rfind(',', both.find("\"linear_attn_config\""))) +
+      "}";
+  alone.replace(alone.find("\"first_k_dense_replace\": 1,"), 27, "");
+  for (const std::string &text : {both, alone}) {
+    StatusOr<ModelConfig> config = configFromJson(text, "c.json");
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->mixers, old->mixers);
+    EXPECT_EQ(config->firstDense, 1);
+    EXPECT_EQ(config->kdaHeads, 2);
+    EXPECT_EQ(config->kdaDim, 32);
+    EXPECT_EQ(config->convWidth, 4);
+    EXPECT_TRUE(config->unknownKeys.empty());
+  }
+  auto broken = [&](const std::string &from, const std::string &to) {
+    std::string text = both;
+    text.replace(text.find(from), from.size(), to);
+    return refusal(text);
+  };
+  EXPECT_EQ(broken("\"full_attention\"", "\"linear_attention\""),
+            "c.json: key 'layer_types' has 'linear_attention' as layer 4, but "
+            "kda_layers says otherwise");
+  EXPECT_EQ(broken("\"full_attention\", ", ""),
+            "c.json: key 'layer_types' has 4 layers, but num_hidden_layers is "
+            "5");
+  EXPECT_EQ(broken("\"full_attention\"", "\"sliding_attention\""),
+            "c.json: key 'layer_types' has 'sliding_attention', but this "
+            "runtime knows linear_attention and full_attention");
+  EXPECT_EQ(broken("\"linear_num_heads\": 2", "\"linear_num_heads\": 4"),
+            "c.json: key 'linear_num_heads' is 4, but should be an integer "
+            "from 2 to 2");
+  EXPECT_EQ(broken("[\"dense\", ", "[\"dense\", \"dense\", "),
+            "c.json: key 'mlp_layer_types' should have 5 layers, dense or "
+            "sparse as first_k_dense_replace and moe_layer_freq say");
+  EXPECT_EQ(broken("\"attention_bias\": false", "\"attention_bias\": true"),
+            "c.json: key 'attention_bias' is true, but this runtime has no "
+            "biases");
+}
+
+/// pitfalls.md MOD-7: heads of KDA layers are the nested ones.
+TEST(Config, KdaHeadsAreNotTheOthers) {
+  StatusOr<ModelConfig> config =
+      configFromJson(edited("\"num_heads\": 2", "\"num_heads\": 3"), "c.json");
+  ASSERT_TRUE(config.ok());
+  EXPECT_EQ(config->kdaHeads, 3);
+  EXPECT_EQ(config->heads, 2);
+}
+
+TEST(Config, AByteOrderMarkIsNoMatter) {
+  EXPECT_TRUE(configFromJson("\xef\xbb\xbf" + edited(), "c.json").ok());
+}
+
 TEST(Config, NonsenseIsRefusedInASentence) {
   const std::vector<std::vector<std::string>> cases = {
       {"\"hidden_size\": 32", "\"hidden_size\": -3",
@@ -116,6 +183,18 @@ TEST(Config, NonsenseIsRefusedInASentence) {
        "\"quantization_config\": {\"format\": \"gptq\"}, \"vocab_size\"",
        "c.json: quantization_config: key 'format' is 'gptq', but this runtime "
        "knows mxfp4-pack-quantized"},
+      {"\"hidden_size\": 32", "\"hidden_size\": 32.0",
+       "c.json: key 'hidden_size' is 32.0, but should be an integer from 1 to "
+       "1048576"},
+      {"\"rms_norm_eps\": 1e-5", "\"rms_norm_eps\": null",
+       "c.json: key 'rms_norm_eps' is missing"},
+      {"\"kda_layers\": [1, 2, 3], ", "",
+       "c.json: linear_attn_config: key 'kda_layers' is missing"},
+      {"\"vocab_size\"",
+       "\"hidden_act\": \"situ\", \"activation_situ_beta\": 4, \"vocab_size\"",
+       "c.json: key 'activation_situ_linear_beta' is missing"},
+      {"\"hidden_size\": 32", "\"hidden_size\": 32, \"hidden_size\": 48",
+       "c.json has the key 'hidden_size' twice"},
       {"\"linear_attn_config\"", "\"linear\"",
        "c.json: key 'linear_attn_config' is missing"}};
   for (const auto &row : cases)
