@@ -189,10 +189,10 @@ Status checkSizes(const ModelConfig &config, const Session &session,
     return refuse("a batch of " + std::to_string(tokens) +
                   " tokens is larger than the session's " +
                   std::to_string(session.limits().batchTokens));
-  if (static_cast<int64_t>(batch.outputs.size()) > session.limits().slots)
+  if (static_cast<int64_t>(batch.outputs.size()) > session.limits().outputs)
     return refuse("logits of " + std::to_string(batch.outputs.size()) +
                   " rows are more than the session's " +
-                  std::to_string(session.limits().slots) + " slots");
+                  std::to_string(session.limits().outputs));
   for (int32_t token : batch.tokens)
     if (token < 0 || token >= config.vocab)
       return refuse("token " + std::to_string(token) +

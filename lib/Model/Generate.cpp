@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 namespace kdac::model {
 
@@ -69,31 +70,23 @@ private:
   std::vector<float> line; ///< a row of logits, for sampling
 };
 
+Status refuseRequest(size_t i, const std::string &message) {
+  return Status(ErrorCode::InvalidArgument,
+                "request " + std::to_string(i + 1) + " " + message);
+}
+
 Status Scheduler::check(size_t i) const {
   const GenerateRequest &r = requests[i];
-  auto refuse = [&](const std::string &message) {
-    return Status(ErrorCode::InvalidArgument,
-                  "request " + std::to_string(i + 1) + " " + message);
-  };
-  if (r.prompt.empty())
-    return refuse("has an empty prompt");
-  if (r.newTokens < 0)
-    return refuse("wants " + std::to_string(r.newTokens) + " new tokens");
-  for (int32_t token : r.prompt)
-    if (token < 0 || token >= config.vocab)
-      return refuse("has token " + std::to_string(token) +
-                    ", which is not in the vocabulary of " +
-                    std::to_string(config.vocab));
   if (r.slot >= 0 && !session.isOpen(r.slot))
-    return refuse("continues slot " + std::to_string(r.slot) +
-                  ", which is not open");
+    return refuseRequest(i, "continues slot " + std::to_string(r.slot) +
+                                ", which is not open");
   int64_t past = r.slot >= 0 ? session.length(r.slot) : 0;
   int64_t total = past + promptSize(i) + r.newTokens;
   if (total > session.limits().contextTokens)
-    return refuse("needs " + std::to_string(total) +
-                  " tokens, but the session's context is " +
-                  std::to_string(session.limits().contextTokens));
-  return checkSampler(r.sampling).with("request " + std::to_string(i + 1));
+    return refuseRequest(i, "needs " + std::to_string(total) +
+                                " tokens, but the session's context is " +
+                                std::to_string(session.limits().contextTokens));
+  return Status::success();
 }
 
 /// All pages are reserved at the start, so that no sequence is stuck half-way.
@@ -122,19 +115,30 @@ Status Scheduler::admit() {
 StatusOr<int32_t> Scheduler::choose(size_t index, Rows logits, int64_t row) {
   Running &r = running[index];
   Memory &memory = session.memory();
-  if (requests[r.request].sampling.temperature == 0) {
-    int32_t best = 0;
-    Status status =
-        memory.read(&best, session.activations().best + row, sizeof best);
-    if (!status.ok())
-      return status;
-    return best;
+  bool isGreedy = requests[r.request].sampling.temperature == 0;
+  int32_t best = 0;
+  float logit = 0;
+  Status status;
+  if (isGreedy) {
+    status = memory.read(&best, session.activations().best + row, sizeof best);
+    // Of nothing but NaN the first counts as best; others need no look.
+    if (status.ok() && best == 0)
+      status = memory.read(&logit, logits.row(row), sizeof logit);
+  } else {
+    line.resize(static_cast<size_t>(logits.width));
+    status = memory.read(line.data(), logits.row(row), logits.width * 4);
+    if (status.ok()) {
+      best = r.sampler.pick(line.data(), logits.width);
+      logit = line[static_cast<size_t>(best)];
+    }
   }
-  line.resize(static_cast<size_t>(logits.width));
-  Status status = memory.read(line.data(), logits.row(row), logits.width * 4);
   if (!status.ok())
     return status;
-  return r.sampler.pick(line.data(), logits.width);
+  if (std::isnan(logit))
+    return refuseRequest(r.request,
+                         "has logits that are not numbers; weights or caches "
+                         "hold NaN or infinities");
+  return best;
 }
 
 Status Scheduler::accept(size_t index, Rows logits, int64_t row) {
@@ -238,6 +242,8 @@ void Scheduler::finishEnded() {
 }
 
 Status Scheduler::run() {
+  if (Status s = checkRequests(config, requests); !s.ok())
+    return s;
   for (size_t i = 0; i < requests.size(); ++i)
     if (Status s = check(i); !s.ok())
       return s;
@@ -261,6 +267,26 @@ void Scheduler::abandon() {
 }
 
 } // namespace
+
+Status checkRequests(const ModelConfig &config,
+                     const std::vector<GenerateRequest> &requests) {
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const GenerateRequest &r = requests[i];
+    if (r.prompt.empty())
+      return refuseRequest(i, "has an empty prompt");
+    if (r.newTokens < 0)
+      return refuseRequest(i, "wants " + std::to_string(r.newTokens) +
+                                  " new tokens");
+    for (int32_t token : r.prompt)
+      if (token < 0 || token >= config.vocab)
+        return refuseRequest(i, "has token " + std::to_string(token) +
+                                    ", which is not in the vocabulary of " +
+                                    std::to_string(config.vocab));
+    if (Status s = checkSampler(r.sampling); !s.ok())
+      return s.with("request " + std::to_string(i + 1));
+  }
+  return Status::success();
+}
 
 StatusOr<std::vector<GenerateResult>>
 generate(const ModelConfig &config, const Weights &weights, Ops &ops,

@@ -55,13 +55,13 @@ void layOutActivations(const ModelConfig &c, const SessionLimits &limits,
   a.router = memory.rows(tokens, c.experts, Element::F32);
   a.expertIn = rows(c.expertInput);
   a.expertOut = rows(c.expertInput);
-  a.chosen = memory.rows(limits.slots, c.hidden, limits.element);
-  a.logits = memory.rows(limits.slots, c.vocab, Element::F32);
+  a.chosen = memory.rows(limits.outputs, c.hidden, limits.element);
+  a.logits = memory.rows(limits.outputs, c.vocab, Element::F32);
   int64_t choices = tokens * c.topK * 4;
   a.routing.expert = reinterpret_cast<int32_t *>(memory.take(choices));
   a.routing.weight = reinterpret_cast<float *>(memory.take(choices));
   a.routing.topK = c.topK;
-  a.best = reinterpret_cast<int32_t *>(memory.take(limits.slots * 4));
+  a.best = reinterpret_cast<int32_t *>(memory.take(limits.outputs * 4));
 }
 
 } // namespace
@@ -78,6 +78,8 @@ Session::State::State(const ModelConfig &config, const SessionLimits &given,
     : config(config), limits(given), memory(std::move(memory)) {
   if (limits.totalTokens == 0)
     limits.totalTokens = limits.slots * limits.contextTokens;
+  if (limits.outputs == 0)
+    limits.outputs = limits.slots;
   pagesPerSlot = pagesOf(limits.contextTokens);
   pages = std::min(limits.slots * pagesPerSlot,
                    pagesOf(limits.totalTokens) + limits.slots - 1);
@@ -133,6 +135,8 @@ static Status checkLimits(const SessionLimits &limits) {
   if (Status s = check("total tokens", limits.totalTokens, 0, most << 16);
       !s.ok())
     return s;
+  if (Status s = check("outputs", limits.outputs, 0, 1 << 20); !s.ok())
+    return s;
   return check("batch tokens", limits.batchTokens, 1, 1 << 20);
 }
 
@@ -180,6 +184,7 @@ StatusOr<Session> Session::create(const ModelConfig &config,
     state->freePages.push_back(static_cast<int32_t>(page));
   state->isOpen.assign(static_cast<size_t>(limits.slots), false);
   state->lengths.assign(static_cast<size_t>(limits.slots), 0);
+  state->branches.resize(static_cast<size_t>(limits.slots));
   return Session(std::move(state));
 }
 
@@ -212,7 +217,16 @@ StatusOr<int32_t> Session::open() {
   *free = true;
   auto slot = static_cast<int32_t>(free - state->isOpen.begin());
   state->lengths[static_cast<size_t>(slot)] = 0;
+  state->branches[static_cast<size_t>(slot)] = {{0, ++state->lastBranch}};
   return slot;
+}
+
+int64_t Session::State::branchAt(int32_t slot, int64_t tokens) const {
+  const std::vector<Branch> &all = branches[static_cast<size_t>(slot)];
+  size_t i = all.size() - 1;
+  while (i > 0 && all[i].begin >= tokens)
+    --i;
+  return all[i].number;
 }
 
 void Session::State::releasePages(int32_t slot, int64_t kept) {

@@ -11,7 +11,7 @@ namespace kdac::model {
 
 namespace {
 
-constexpr char magic[8] = {'K', 'D', 'A', 'C', 'S', 'E', 'S', '2'};
+constexpr char magic[8] = {'K', 'D', 'A', 'C', 'S', 'E', 'S', '3'};
 
 /// Everything that must agree between the session that saved and the one that
 /// restores.
@@ -20,6 +20,7 @@ struct Header {
   int64_t layers, kdaLayers, kdaHeads, kdaDim, convWidth, cacheDim;
   int64_t elementBytes; ///< of convolution inputs and latents
   int64_t tokens;
+  uint8_t mixers[32]; ///< digest of each layer's kind
   uint8_t digest[32]; ///< of the header up to here and the data
 };
 
@@ -35,6 +36,11 @@ Header headerOf(const ModelConfig &config, const SessionLimits &limits,
   header.cacheDim = config.cacheDim();
   header.elementBytes = bytesOf(limits.element);
   header.tokens = tokens;
+  std::string kinds;
+  for (Mixer mixer : config.mixers)
+    kinds += mixer == Mixer::Kda ? 'K' : 'M';
+  Digest digest = sha256({kinds});
+  std::copy(digest.begin(), digest.end(), header.mixers);
   return header;
 }
 
@@ -89,6 +95,7 @@ StatusOr<Mark> Session::mark(int32_t slot) const {
   Mark mark;
   mark.slot = slot;
   mark.tokens = length(slot);
+  mark.branch = state->branchAt(slot, mark.tokens);
   mark.fixed.resize(static_cast<size_t>(state->fixedBytes()));
   char *to = mark.fixed.data();
   Status status = state->forFixed(slot, [&](const char *from, int64_t bytes) {
@@ -110,16 +117,28 @@ Status Session::State::writeFixed(int32_t slot, const char *from) const {
 }
 
 Status Session::rollback(int32_t slot, const Mark &mark) {
-  if (!isOpen(slot) || mark.slot != slot || mark.tokens > length(slot))
+  auto refuse = [&](const char *why) {
     return Status(ErrorCode::InvalidArgument,
                   "slot " + std::to_string(slot) +
                       " cannot go back to a mark of slot " +
                       std::to_string(mark.slot) + " at token " +
-                      std::to_string(mark.tokens));
+                      std::to_string(mark.tokens) + why);
+  };
+  if (!isOpen(slot) || mark.slot != slot || mark.tokens > length(slot))
+    return refuse("");
+  // States of the mark with latents of other tokens would fit each other in
+  // shape only.
+  if (state->branchAt(slot, mark.tokens) != mark.branch)
+    return refuse(": other tokens are there since");
   if (Status s = state->writeFixed(slot, mark.fixed.data()); !s.ok())
     return s;
   state->releasePages(slot, state->pagesOf(mark.tokens));
   state->lengths[static_cast<size_t>(slot)] = mark.tokens;
+  std::vector<State::Branch> &branches =
+      state->branches[static_cast<size_t>(slot)];
+  while (branches.size() > 1 && branches.back().begin >= mark.tokens)
+    branches.pop_back();
+  branches.push_back({mark.tokens, ++state->lastBranch});
   return Status::success();
 }
 
@@ -172,9 +191,14 @@ static StatusOr<Header> checkSaved(std::string_view bytes,
                                    const ModelConfig &config,
                                    const SessionLimits &limits) {
   Header header;
-  if (bytes.size() < sizeof header ||
-      std::memcmp(bytes.data(), magic, sizeof magic) != 0)
+  constexpr size_t kind = sizeof magic - 1; // the last byte is the version
+  if (bytes.substr(0, kind) != std::string_view(magic, kind))
     return Status(ErrorCode::Corrupt, path + " is not a saved session");
+  if (bytes.substr(0, sizeof magic) != std::string_view(magic, sizeof magic))
+    return Status(ErrorCode::Unsupported,
+                  path + " was saved by another version of this program");
+  if (bytes.size() < sizeof header)
+    return Status(ErrorCode::Corrupt, path + " is damaged or truncated");
   std::memcpy(&header, bytes.data(), sizeof header);
   Digest digest = sha256({front(header), bytes.substr(sizeof header)});
   if (!std::equal(digest.begin(), digest.end(), header.digest))

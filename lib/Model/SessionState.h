@@ -20,8 +20,15 @@ struct Session::State {
   std::vector<char *> latent; ///< by layer; null for KDA layers
   std::vector<int32_t> table; ///< [slots, pagesPerSlot], -1: no page
   std::vector<int32_t> freePages;
-  std::vector<bool> isOpen;       ///< [slots]
-  std::vector<int64_t> lengths;   ///< [slots]
+  std::vector<bool> isOpen;     ///< [slots]
+  std::vector<int64_t> lengths; ///< [slots]
+  /// [slots]: where branches of the slot's history begin, oldest first. Tokens
+  /// of one branch were never rolled back.
+  struct Branch {
+    int64_t begin, number;
+  };
+  std::vector<std::vector<Branch>> branches;
+  int64_t lastBranch = 0;
   std::shared_ptr<Memory> memory; ///< of everything below
   char *cacheBase = nullptr;      ///< of states, inputs and latents
   int64_t cacheBytes = 0;         ///< of those
@@ -71,6 +78,8 @@ struct Session::State {
   Status forLatent(int32_t slot, int64_t tokens, Each each) const;
   /// Fills what a slot has in KDA layers.
   Status writeFixed(int32_t slot, const char *from) const;
+  /// The branch that the token before `tokens` is in, which the slot has.
+  int64_t branchAt(int32_t slot, int64_t tokens) const;
   int64_t pagesOf(int64_t tokens) const;
   void releasePages(int32_t slot, int64_t kept);
   MlaCache mlaCache(int64_t layer) const;

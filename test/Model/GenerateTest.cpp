@@ -104,6 +104,42 @@ TEST_P(GenerateTest, ImpossibleRequestsAreRefused) {
   EXPECT_FALSE(model.session->isOpen(0));
 }
 
+/// A scale of NaN, say: every token would be the first of the vocabulary.
+TEST(Generate, LogitsThatAreNotNumbersAreAnError) {
+  TinyModel model("48b");
+  model.weights.norm[0] = NAN;
+  for (double temperature : {0.0, 1.0}) {
+    GenerateRequest request{{1, 2, 3}, 4, {temperature}, -1, false};
+    auto results = generate(model.config, model.weights, *model.ops,
+                            *model.session, {request}, {});
+    ASSERT_FALSE(results.ok());
+    EXPECT_EQ(results.status().message(),
+              "request 1 has logits that are not numbers; weights or caches "
+              "hold NaN or infinities");
+    EXPECT_FALSE(model.session->isOpen(0));
+  }
+}
+
+/// Early ends give slots to those who wait, whose tokens do not change.
+TEST_P(GenerateTest, RequestsOfDifferentLengthsShareSlots) {
+  TinyModel model(GetParam(), 2, 16);
+  std::vector<GenerateRequest> requests;
+  for (size_t i = 0; i < 9; ++i) {
+    const Expected &e = model.expected[i % 4];
+    requests.push_back(
+        {e.prompt, static_cast<int64_t>(1 + i * 5 % 8), {}, -1, false});
+  }
+  GenerateStats stats;
+  auto results = run(model, requests, {}, &stats);
+  ASSERT_TRUE(results.ok()) << results.status().message();
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const std::vector<int32_t> &all = model.expected[i % 4].greedy;
+    EXPECT_EQ(
+        (*results)[i].tokens,
+        std::vector<int32_t>(all.begin(), all.begin() + requests[i].newTokens));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, GenerateTest, testing::Values("48b", "k3"),
                          [](const auto &info) { return testName(info.param); });
 INSTANTIATE_TEST_SUITE_P(Gpu, GenerateTest, testing::Values("48b@f32"),

@@ -99,6 +99,108 @@ TEST_P(SessionTest, AMarkOfAnotherSlotOrTheFutureIsRefused) {
   EXPECT_FALSE(model.session->rollback(a, mark).ok());
 }
 
+/// States of one past with latents of another would fit in shape only.
+TEST_P(SessionTest, AMarkOfAnAbandonedPastIsRefused) {
+  TinyModel model(GetParam());
+  int32_t slot = model.open();
+  model.run(slot, {1, 2, 3});
+  Mark early = *model.session->mark(slot);
+  model.run(slot, {4, 5});
+  Mark late = *model.session->mark(slot);
+  ASSERT_TRUE(model.session->rollback(slot, late).ok()) << "as often as wanted";
+  ASSERT_TRUE(model.session->rollback(slot, late).ok());
+  ASSERT_TRUE(model.session->rollback(slot, early).ok());
+  model.run(slot, {6, 7, 8});
+  EXPECT_EQ(model.session->rollback(slot, late).message(),
+            "slot 0 cannot go back to a mark of slot 0 at token 5: other "
+            "tokens are there since");
+  EXPECT_TRUE(model.session->rollback(slot, early).ok());
+  model.session->close(slot);
+  ASSERT_EQ(model.open(), slot);
+  model.run(slot, {1, 2, 3});
+  EXPECT_FALSE(model.session->rollback(slot, early).ok());
+}
+
+// pitfalls.md STA-9: five drafts scored in one call, any number of them kept.
+TEST_P(SessionTest, DraftsAreScoredTogetherAndKeptInPart) {
+  constexpr int64_t drafts = 5;
+  TinyModel model(GetParam());
+  if (model.element != Element::F32)
+    GTEST_SKIP() << "in bf16 other calls can choose another expert";
+  const Expected &e = model.expected[2];
+  for (int64_t kept : {0, 1, 3, 4, 5}) {
+    int32_t slot = model.open();
+    model.run(slot, e.prompt);
+    Mark mark = *model.session->mark(slot);
+    // Right up to `kept`, then another token.
+    std::vector<int32_t> tokens(e.greedy.begin(), e.greedy.begin() + drafts);
+    for (int64_t i = kept; i < drafts; ++i)
+      tokens[static_cast<size_t>(i)] =
+          (tokens[static_cast<size_t>(i)] + 1) % 160;
+    Batch batch;
+    batch.add(slot, tokens.data(), drafts, false);
+    for (int32_t row = 0; row < drafts; ++row)
+      batch.outputs.push_back(row);
+    auto logits =
+        forward(model.config, model.weights, *model.ops, *model.session, batch);
+    ASSERT_TRUE(logits.ok()) << logits.status().message();
+    for (int64_t i = 0; i < kept; ++i)
+      EXPECT_LT(
+          distance(model.row(*logits, i), e.logits[static_cast<size_t>(i + 1)]),
+          model.tolerance());
+    ASSERT_TRUE(model.session->rollback(slot, mark).ok());
+    if (kept > 0)
+      model.run(slot, tokens.data(), kept);
+    std::vector<float> next =
+        model.run(slot, {e.greedy[static_cast<size_t>(kept)]});
+    EXPECT_LT(distance(next, e.logits[static_cast<size_t>(kept + 1)]),
+              model.tolerance())
+        << kept << " of " << drafts << " kept";
+    model.session->close(slot);
+  }
+}
+
+TEST(Session, RowsWithLogitsAreTheCallersChoice) {
+  TinyModel model("48b", 1);
+  const Expected &e = model.expected[2];
+  std::vector<int32_t> rows = {0, 5, 9};
+  Batch batch;
+  batch.add(model.open(), e.prompt.data(), 10, false);
+  batch.outputs = rows;
+  auto logits =
+      forward(model.config, model.weights, *model.ops, *model.session, batch);
+  ASSERT_FALSE(logits.ok());
+  EXPECT_EQ(logits.status().message(),
+            "logits of 3 rows are more than the session's 1");
+  auto wide = Session::create(model.config, {1, 64, 0, 64, Element::F32, 3});
+  ASSERT_TRUE(wide.ok() && wide->open().ok());
+  logits = forward(model.config, model.weights, *model.ops, *wide, batch);
+  ASSERT_TRUE(logits.ok()) << logits.status().message();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    TinyModel other("48b", 1);
+    std::vector<float> alone =
+        other.run(other.open(), e.prompt.data(), rows[i] + 1);
+    EXPECT_LT(distance(model.row(*logits, static_cast<int64_t>(i)), alone),
+              model.tolerance());
+  }
+}
+
+/// As many KDA and MLA layers, but others.
+TEST(Session, AFileOfOtherLayersIsRefused) {
+  std::string path = savedPath("kinds");
+  TinyModel model("48b");
+  int32_t slot = model.open();
+  model.run(slot, {1, 2, 3});
+  ASSERT_TRUE(model.session->save(slot, path).ok());
+  ModelConfig config = model.config;
+  std::swap(config.mixers[2], config.mixers[3]);
+  auto session = Session::create(config, {1, 64});
+  ASSERT_TRUE(session.ok());
+  EXPECT_EQ(session->restore(path).status().message(),
+            path + " was saved by a model of another shape or dtype");
+  std::remove(path.c_str());
+}
+
 TEST_P(SessionTest, ASavedSessionContinuesBitByBit) {
   std::string path = savedPath(GetParam());
   TinyModel model(GetParam());
@@ -132,6 +234,9 @@ TEST_P(SessionTest, ADamagedFileIsRefused) {
                          : restored.status().message().substr(path.size());
   };
   EXPECT_EQ(refusal("hello"), " is not a saved session");
+  EXPECT_EQ(refusal("KDACSES2"),
+            " was saved by another version of this program");
+  EXPECT_EQ(refusal(bytes.substr(0, 20)), " is damaged or truncated");
   EXPECT_EQ(refusal(bytes.substr(0, bytes.size() - 4)),
             " is damaged or truncated");
   for (size_t at : {size_t(9), size_t(60), size_t(200), bytes.size() - 1}) {

@@ -36,8 +36,14 @@ struct GenerateStats {
 /// Called with each token as soon as it is known.
 using OnToken = std::function<void(size_t request, int32_t token)>;
 
+/// Refuses what no session makes right: empty prompts, tokens that the
+/// vocabulary lacks, options of sampling. The error names the request.
+Status checkRequests(const ModelConfig &config,
+                     const std::vector<GenerateRequest> &requests);
+
 /// Runs all requests to their ends. Requests that can never run are refused
 /// before anything does; the error names the request. `stops` end a sequence.
+/// Logits that are not numbers are an error, not a token.
 StatusOr<std::vector<GenerateResult>>
 generate(const ModelConfig &config, const Weights &weights, Ops &ops,
          Session &session, const std::vector<GenerateRequest> &requests,

@@ -20,6 +20,10 @@ struct SessionLimits {
   /// Of activations, convolution inputs and latents. States, router and logits
   /// are always f32.
   Element element = Element::F32;
+  /// Rows with logits of a forward call; 0: one for each slot. More of them let
+  /// one call score several tokens of a sequence, as drafts want it. A GPU's
+  /// operations take at most as many as pieces.
+  int64_t outputs = 0;
 };
 
 /// Activations of one call, each [batchTokens, its width].
@@ -37,10 +41,10 @@ struct Activations {
   Rows router;                        ///< [experts]
   Rows expertIn, expertOut;           ///< [expertInput]
   int64_t bankPitch = 0;   ///< elements between attention residuals' tensors
-  Rows chosen;             ///< [slots, hidden], rows with logits
-  Rows logits;             ///< [slots, vocab]
+  Rows chosen;             ///< [outputs, hidden], rows with logits
+  Rows logits;             ///< [outputs, vocab]
   Routing routing;         ///< [batchTokens, topK]
-  int32_t *best = nullptr; ///< [slots], the largest of each logits row
+  int32_t *best = nullptr; ///< [outputs], the largest of each logits row
 
   /// Attention residuals' entry `i`, like the stream and behind it.
   Rows bank(int64_t i) const;
@@ -92,10 +96,12 @@ public:
   StatusOr<int32_t> fork(int32_t slot);
   /// Remembers the slot as it is, for rollback().
   StatusOr<Mark> mark(int32_t slot) const;
-  /// Back to the mark, which must be of this slot's own past.
+  /// Back to the mark. Refused where it is not of this slot's own past: of
+  /// another slot, another sequence, or tokens that were rolled back since.
   Status rollback(int32_t slot, const Mark &mark);
   /// The slot's memory as a file, and back into a fresh slot. The file knows
-  /// the model's shape and its own digest.
+  /// the model's shape, the kinds of its layers and its own digest; that the
+  /// weights are the same is the caller's business.
   Status save(int32_t slot, const std::string &path) const;
   StatusOr<int32_t> restore(const std::string &path);
 
@@ -113,6 +119,7 @@ private:
   friend class Session;
   int32_t slot = 0;
   int64_t tokens = 0;
+  int64_t branch = 0;      ///< of the slot's history at its last token
   std::vector<char> fixed; ///< states and convolution inputs
 };
 
