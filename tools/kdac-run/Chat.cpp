@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <unistd.h>
 
 namespace kdac::runtool {
 
@@ -28,7 +29,10 @@ public:
     GenerateRequest request;
     request.prompt = unfed;
     request.prompt.insert(request.prompt.end(), tokens->begin(), tokens->end());
-    request.newTokens = options.maxTokens;
+    StatusOr<int64_t> room = roomBehind(request.prompt.size());
+    if (!room.ok())
+      return room.status();
+    request.newTokens = std::min(options.maxTokens, *room);
     request.sampling = options.sampling;
     request.slot = slot;
     request.keepsSlot = true;
@@ -36,18 +40,34 @@ public:
   }
 
 private:
+  /// Tokens that still fit behind a prompt of so many.
+  StatusOr<int64_t> roomBehind(size_t prompt) const {
+    int64_t past = slot < 0 ? 0 : engine.session->length(slot);
+    int64_t context = engine.session->limits().contextTokens;
+    int64_t length = past + static_cast<int64_t>(prompt);
+    if (length < context)
+      return context - length;
+    return Status(ErrorCode::InvalidArgument,
+                  "the conversation has " + std::to_string(length) +
+                      " tokens, more than fit its context of " +
+                      std::to_string(context) + "; take a larger --context");
+  }
+
   Status answer(const GenerateRequest &request) {
     TextStream stream(tokenizer);
     OnToken show = [&](size_t, int32_t token) {
       std::fputs(stream.add(token).c_str(), stdout);
       std::fflush(stdout);
     };
+    GenerateStats stats;
     StatusOr<std::vector<GenerateResult>> results =
         generate(engine.config, engine.weights, *engine.ops, *engine.session,
-                 {request}, stopsOf(options, engine, &tokenizer), show);
+                 {request}, stopsOf(options, engine, &tokenizer), show, &stats);
     std::printf("%s\n", stream.rest().c_str());
+    std::fflush(stdout);
     if (!results.ok())
       return results.status();
+    printSpeed(*results, stats, engine);
     const GenerateResult &result = results->front();
     slot = result.slot;
     // The last token was chosen, but not fed; the message ends in any case.
@@ -67,7 +87,16 @@ private:
 
 } // namespace
 
+/// A line of stdin, asked for where a person types it.
+static bool readLine(std::string &line) {
+  if (::isatty(0))
+    std::fputs("> ", stderr);
+  return bool(std::getline(std::cin, line));
+}
+
 int runChat(const Options &options) {
+  if (options.model.empty())
+    return refuse("--chat needs a model folder with a tokenizer");
   StatusOr<Tokenizer> tokenizer = Tokenizer::open(options.model);
   if (!tokenizer.ok())
     return refuse(tokenizer.status().message());
@@ -82,8 +111,9 @@ int runChat(const Options &options) {
                   : usual;
   if (Status s = prepare(options, context, 1, engine); !s.ok())
     return fail(s);
+  noteContext(engine);
   Conversation conversation(options, engine, *tokenizer);
-  for (std::string line; std::getline(std::cin, line);)
+  for (std::string line; readLine(line);)
     if (!line.empty())
       if (Status s = conversation.turn(line); !s.ok())
         return fail(s);

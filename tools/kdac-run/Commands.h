@@ -25,18 +25,27 @@ std::string carriedPack(bool isGpu);
 /// A model that is ready to run.
 struct Engine {
   model::ModelConfig config;
+  std::optional<model::Checkpoint> checkpoint; ///< of weights on the host
   model::Weights weights;
   std::shared_ptr<model::Gpu> gpu; ///< null: the host
   std::unique_ptr<model::Ops> ops;
   std::unique_ptr<model::Session> session;
 };
 
+/// Refuses what is not a folder of a model, by what it is instead.
+Status checkModel(const Options &options);
 /// Config and weights, with a note on stderr of keys and tensors nobody knows.
 /// `isAllMla`: every layer of a model with random weights is an MLA layer.
 Status loadModel(const Options &options, bool isAllMla, Engine &engine);
-/// Session and operations for sequences of up to `context` tokens.
+/// Session and operations for sequences of up to `context` tokens, everything
+/// refused that can be; then the weights are brought into memory.
 Status prepare(const Options &options, int64_t context, int64_t slots,
                Engine &engine);
+/// Notes a context that is longer than what the model was made for.
+void noteContext(const Engine &engine);
+/// Prompt and decode speed and the time to the first token, on stderr.
+void printSpeed(const std::vector<model::GenerateResult> &results,
+                const model::GenerateStats &stats, const Engine &engine);
 /// Stop tokens of the config and the tokenizer's own end.
 std::vector<int64_t> stopsOf(const Options &options, const Engine &engine,
                              const model::Tokenizer *tokenizer);

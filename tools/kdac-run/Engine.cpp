@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace kdac::runtool {
@@ -12,15 +13,16 @@ using namespace model;
 namespace {
 
 /// Names on one line of stderr, the first few of them.
-void note(const char *what, const std::vector<std::string> &names) {
+void note(const std::string &what, const std::vector<std::string> &names) {
   constexpr size_t shown = 4;
   if (names.empty())
     return;
   std::string text;
   for (size_t i = 0; i < names.size() && i < shown; ++i)
     text += (i ? ", " : "") + names[i];
-  std::fprintf(stderr, "kdac-run: note: %zu %s ignored: %s%s\n", names.size(),
-               what, text.c_str(), names.size() > shown ? ", ..." : "");
+  std::fprintf(stderr, "kdac-run: note: %zu %s%s ignored: %s%s\n", names.size(),
+               what.c_str(), names.size() > 1 ? "s" : "", text.c_str(),
+               names.size() > shown ? ", ..." : "");
 }
 
 /// Brings the files' pages into memory where they fit it, and shows how far.
@@ -56,9 +58,9 @@ Status loadCheckpoint(const Options &options, Engine &engine) {
   StatusOr<Weights> weights = bindWeights(engine.config, *checkpoint);
   if (!weights.ok())
     return weights.status();
-  note("unknown tensors", weights->unknownTensors);
-  warm(*checkpoint);
+  note("unknown tensor", weights->unknownTensors);
   engine.weights = std::move(*weights);
+  engine.checkpoint = std::move(*checkpoint);
   return Status::success();
 }
 
@@ -83,6 +85,8 @@ Status prepareHost(const Options &options, const SessionLimits &limits,
   if (!ops.ok())
     return ops.status();
   engine.ops = std::move(*ops);
+  if (engine.checkpoint)
+    warm(*engine.checkpoint);
   return Status::success();
 }
 
@@ -129,6 +133,8 @@ Status prepareGpu(const Options &options, const SessionLimits &limits,
     return scratch.status();
   if (Status s = checkRoom(engine, limits, *scratch); !s.ok())
     return s;
+  if (engine.checkpoint)
+    warm(*engine.checkpoint);
   StatusOr<Weights> weights = gpuWeights(
       engine.gpu, engine.weights, limits.element, options.hasRandomWeights);
   if (!weights.ok())
@@ -148,6 +154,21 @@ Status prepareGpu(const Options &options, const SessionLimits &limits,
 }
 
 } // namespace
+
+Status checkModel(const Options &options) {
+  const std::string &model = options.model;
+  struct stat info;
+  bool isThere = ::stat(model.c_str(), &info) == 0;
+  if (model.empty() || (isThere && S_ISDIR(info.st_mode)))
+    return Status::success();
+  std::string what = isThere ? " is a file" : " does not exist";
+  std::string use = "; a model is the folder with its config.json and weights";
+  if (!isThere && presetConfig(model).ok()) {
+    what = " is a shape without weights";
+    use = "; use it with --plan, or with --random-weights --config=" + model;
+  }
+  return Status(ErrorCode::InvalidArgument, model + what + use);
+}
 
 Status loadModel(const Options &options, bool isAllMla, Engine &engine) {
   StatusOr<int> number = gpuOf(options);
@@ -169,7 +190,7 @@ Status loadModel(const Options &options, bool isAllMla, Engine &engine) {
   if (isAllMla)
     std::fill(engine.config.mixers.begin(), engine.config.mixers.end(),
               Mixer::Mla);
-  note("unknown config keys", engine.config.unknownKeys);
+  note("unknown config key", engine.config.unknownKeys);
   if (!options.hasRandomWeights)
     return loadCheckpoint(options, engine);
   constexpr uint64_t seed = 1;
@@ -186,6 +207,16 @@ Status prepare(const Options &options, int64_t context, int64_t slots,
   SessionLimits limits = {slots, context, 0, options.chunk, elementOf(options)};
   return engine.gpu ? prepareGpu(options, limits, engine)
                     : prepareHost(options, limits, engine);
+}
+
+void noteContext(const Engine &engine) {
+  int64_t context = engine.session->limits().contextTokens;
+  int64_t most = engine.config.maxTokens;
+  if (most > 0 && context > most)
+    std::fprintf(stderr,
+                 "kdac-run: note: a context of %lld tokens is longer than the "
+                 "%lld that the model was made for\n",
+                 (long long)context, (long long)most);
 }
 
 std::vector<int64_t> stopsOf(const Options &options, const Engine &engine,

@@ -3,7 +3,10 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
+#include <unistd.h>
 
 namespace kdac::runtool {
 
@@ -94,27 +97,26 @@ void printBatch(const std::vector<GenerateResult> &results,
   }
 }
 
-void printSpeed(const std::vector<GenerateResult> &results,
-                const GenerateStats &stats, const Engine &engine) {
-  double first = 0;
-  for (const GenerateResult &result : results)
-    first = std::max(first, result.firstTokenSeconds);
-  int64_t decoded = stats.newTokens - static_cast<int64_t>(results.size());
-  std::fprintf(
-      stderr,
-      "kdac-run: %lld prompt tokens at %.1f/s, first token after %.3f s; %lld "
-      "tokens at %.1f/s; a token reads %.2f GB of weights\n",
-      (long long)stats.promptTokens,
-      perSecond(stats.promptTokens, stats.prefillSeconds), first,
-      (long long)stats.newTokens,
-      perSecond(std::max<int64_t>(decoded, 0), stats.decodeSeconds),
-      static_cast<double>(activeBytes(engine.config, engine.weights)) / 1e9);
+/// Before anything is computed, what would keep the session from being written
+/// afterwards.
+Status checkWritable(const std::string &path) {
+  size_t slash = path.rfind('/');
+  std::string folder = slash == std::string::npos ? "."
+                       : slash == 0               ? "/"
+                                                  : path.substr(0, slash);
+  bool isThere = ::access(path.c_str(), F_OK) == 0;
+  if (::access((isThere ? path : folder).c_str(), W_OK) != 0)
+    return Status(ErrorCode::Io, path + ": " + std::strerror(errno));
+  return Status::success();
 }
 
 /// The slot of --restore, and what --save wants kept.
 Status attach(const Options &options, Engine &engine,
               std::vector<GenerateRequest> &requests) {
   requests[0].keepsSlot = !options.save.empty();
+  if (!options.save.empty())
+    if (Status s = checkWritable(options.save); !s.ok())
+      return s;
   if (options.restore.empty())
     return Status::success();
   StatusOr<int32_t> slot = engine.session->restore(options.restore);
@@ -135,7 +137,45 @@ int64_t contextOf(const Options &options,
   return longest;
 }
 
+/// The last token was chosen, but is not in the caches, where a session that
+/// goes on needs it.
+Status feedLast(const GenerateResult &result, Engine &engine) {
+  if (result.stopToken >= 0 || result.tokens.empty())
+    return Status::success();
+  GenerateRequest request;
+  request.prompt = {result.tokens.back()};
+  request.slot = result.slot;
+  request.keepsSlot = true;
+  return generate(engine.config, engine.weights, *engine.ops, *engine.session,
+                  {request}, {})
+      .status();
+}
+
+/// Ends of the tokenizer count for token ids too, where there is one.
+std::optional<Tokenizer> tokenizerOf(const Options &options) {
+  StatusOr<Tokenizer> opened = Tokenizer::open(options.model);
+  return opened.ok() ? std::optional<Tokenizer>(std::move(*opened))
+                     : std::nullopt;
+}
+
 } // namespace
+
+void printSpeed(const std::vector<GenerateResult> &results,
+                const GenerateStats &stats, const Engine &engine) {
+  double first = 0;
+  for (const GenerateResult &result : results)
+    first = std::max(first, result.firstTokenSeconds);
+  int64_t decoded = stats.newTokens - static_cast<int64_t>(results.size());
+  std::fprintf(
+      stderr,
+      "kdac-run: %lld prompt tokens at %.1f/s, first token after %.3f s; %lld "
+      "tokens at %.1f/s; a token reads %.2f GB of weights\n",
+      (long long)stats.promptTokens,
+      perSecond(stats.promptTokens, stats.prefillSeconds), first,
+      (long long)stats.newTokens,
+      perSecond(std::max<int64_t>(decoded, 0), stats.decodeSeconds),
+      static_cast<double>(activeBytes(engine.config, engine.weights)) / 1e9);
+}
 
 int runGenerate(const Options &options) {
   std::optional<Tokenizer> tokenizer;
@@ -153,6 +193,8 @@ int runGenerate(const Options &options) {
   Engine engine;
   if (Status s = loadModel(options, false, engine); !s.ok())
     return fail(s);
+  if (Status s = checkRequests(engine.config, *requests); !s.ok())
+    return refuse(s.message());
   auto count = static_cast<int64_t>(requests->size());
   int64_t slots =
       options.slots > 0 ? options.slots : std::min<int64_t>(count, 8);
@@ -161,14 +203,17 @@ int runGenerate(const Options &options) {
     return fail(s);
   if (Status s = attach(options, engine, *requests); !s.ok())
     return fail(s);
+  noteContext(engine);
   const Tokenizer *words = tokenizer ? &*tokenizer : nullptr;
+  std::optional<Tokenizer> ends = words ? std::nullopt : tokenizerOf(options);
   bool streams = isSingle && !options.isJson;
   Streamer streamer(words);
   OnToken show = [&](size_t, int32_t token) { streamer.add(token); };
   GenerateStats stats;
-  StatusOr<std::vector<GenerateResult>> results = generate(
-      engine.config, engine.weights, *engine.ops, *engine.session, *requests,
-      stopsOf(options, engine, words), streams ? show : nullptr, &stats);
+  StatusOr<std::vector<GenerateResult>> results =
+      generate(engine.config, engine.weights, *engine.ops, *engine.session,
+               *requests, stopsOf(options, engine, ends ? &*ends : words),
+               streams ? show : nullptr, &stats);
   if (!results.ok())
     return fail(results.status());
   if (streams)
@@ -178,11 +223,13 @@ int runGenerate(const Options &options) {
   else
     printBatch(*results, words);
   printSpeed(*results, stats, engine);
-  if (!options.save.empty())
-    if (Status s = engine.session->save((*results)[0].slot, options.save);
-        !s.ok())
-      return fail(s);
-  return 0;
+  if (options.save.empty())
+    return 0;
+  const GenerateResult &last = results->front();
+  Status saved = feedLast(last, engine);
+  if (saved.ok())
+    saved = engine.session->save(last.slot, options.save);
+  return saved.ok() ? 0 : fail(saved);
 }
 
 } // namespace kdac::runtool

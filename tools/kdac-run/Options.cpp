@@ -77,12 +77,13 @@ private:
                   "talk: a line of stdin is a message of yours");
     work.require_option(0, 1);
     app.add_option("--batch", o.batch,
-                   "with --plan: requests; else a file of prompts, one a line");
+                   "with --plan: requests; else a file of prompts, one a line; "
+                   "- is stdin");
     app.add_option("--system", o.system, "system message of --chat");
     app.add_option("--restore", o.restore,
-                   "begin with the session that --save wrote");
+                   "go on from the session that --save wrote");
     app.add_option("--save", o.save,
-                   "write the session; its caches have all but the last token");
+                   "write the session behind prompt and answer");
     app.add_option("--max-tokens", o.maxTokens, "new tokens of a request")
         ->capture_default_str()
         ->check(CLI::Range(int64_t(0), int64_t(1) << 31));
@@ -115,7 +116,16 @@ private:
     app.add_option("--top-k", o.sampling.topK, "0: all")->capture_default_str();
     app.add_option("--top-p", o.sampling.topP, "1: all")->capture_default_str();
     app.add_option("--seed", o.sampling.seed, "of sampling")
-        ->capture_default_str();
+        ->capture_default_str()
+        ->check(CLI::Validator(
+            [](const std::string &text) {
+              uint64_t seed = 0;
+              auto [end, error] =
+                  std::from_chars(text.data(), text.data() + text.size(), seed);
+              bool isGood = error == std::errc() && *end == 0;
+              return isGood ? "" : text + " should be from 0 to 2^64 - 1";
+            },
+            ""));
   }
 
   Options &o;
@@ -153,6 +163,33 @@ StatusOr<int> gpuOf(const Options &options) {
                       (isHost ? "the host; use f32 (weights stay as stored)"
                               : "a GPU; use bf16 or f32"));
   return number;
+}
+
+Status checkOptions(const Options &o) {
+  bool isTiming = !o.timeDecode.empty() || !o.timePrefill.empty();
+  bool isText = o.prompt || !o.tokens.empty() || o.isChat;
+  bool isSampling =
+      o.sampling.topK != 0 || o.sampling.topP != 1 || o.sampling.seed != 0;
+  const std::pair<bool, const char *> rules[] = {
+      {isText && !o.batch.empty(),
+       "--batch is work of its own; pass it without --prompt, --tokens and "
+       "--chat"},
+      {isTiming && (isText || o.isPlan || !o.batch.empty()),
+       "--time-decode and --time-prefill are work of their own; pass them "
+       "without --plan, --prompt, --tokens, --chat and --batch"},
+      {isTiming && !o.hasRandomWeights,
+       "--time-decode and --time-prefill need --random-weights"},
+      {o.isChat && (o.isJson || !o.save.empty() || !o.restore.empty()),
+       "--chat has no --json, --save and --restore"},
+      {o.isChat && o.slots > 1, "--chat is one sequence, in one slot"},
+      {!o.isChat && !o.system.empty(), "--system needs --chat"},
+      {isSampling && o.sampling.temperature == 0,
+       "--top-k, --top-p and --seed need a --temperature above 0, without "
+       "which the best token is taken"}};
+  for (const auto &[isBroken, sentence] : rules)
+    if (isBroken)
+      return Status(ErrorCode::InvalidArgument, sentence);
+  return model::checkSampler(o.sampling);
 }
 
 model::Element elementOf(const Options &options) {

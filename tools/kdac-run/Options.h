@@ -49,6 +49,10 @@ StatusOr<int> gpuOf(const Options &options);
 /// The elements of --dtype.
 model::Element elementOf(const Options &options);
 
+/// Options that are out of range or contradict each other; the error is a
+/// sentence.
+Status checkOptions(const Options &options);
+
 /// Parses `argv`; `exitCode` is set where help was printed (0) or a sentence
 /// (2).
 Options parseOptions(int argc, char **argv, std::optional<int> &exitCode);

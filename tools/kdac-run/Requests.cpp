@@ -3,9 +3,12 @@
 #include <nlohmann/json.hpp>
 
 #include <cctype>
+#include <cerrno>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <sstream>
+#include <sys/stat.h>
 
 namespace kdac::runtool {
 
@@ -20,10 +23,14 @@ StatusOr<std::string> readText(const std::string &path) {
     text << std::cin.rdbuf();
     return text.str();
   }
-  std::ifstream file(path, std::ios::binary);
-  if (!file || !(text << file.rdbuf()))
-    return Status(ErrorCode::Io, path + " cannot be read, or is empty");
-  return text.str();
+  struct stat info;
+  if (::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode))
+    errno = EISDIR;
+  else if (std::ifstream file(path, std::ios::binary); file) {
+    text << file.rdbuf();
+    return text.str();
+  }
+  return Status(ErrorCode::Io, path + ": " + std::strerror(errno));
 }
 
 Status notTokens(const std::string &where) {
@@ -62,6 +69,10 @@ public:
       : options(options), tokenizer(tokenizer) {}
 
   StatusOr<std::vector<int32_t>> encode(const std::string &text) {
+    if (options.model.empty())
+      return Status(ErrorCode::InvalidArgument,
+                    "a text needs the tokenizer of a model folder, which is "
+                    "not given; token ids go through --tokens");
     if (!tokenizer) {
       StatusOr<Tokenizer> opened = Tokenizer::open(options.model);
       if (!opened.ok())
@@ -77,17 +88,25 @@ public:
                                            const std::string &where) {
     json value = json::parse(line, nullptr, false);
     for (const char *key : {"prompt", "tokens"})
-      if (value.is_object() && value.contains(key)) {
-        json inner = value[key];
+      if (value.is_object() && value.size() == 1 && value.contains(key)) {
+        json inner = std::move(value[key]);
         value = std::move(inner);
       }
     if (value.is_string())
       return encode(value.get<std::string>());
-    if (value.is_array())
-      return parseTokens(value.dump(), where);
-    return Status(ErrorCode::InvalidArgument,
-                  where + " should be a JSON string, an array of token ids, or "
-                          "an object with \"prompt\" or \"tokens\"");
+    if (!value.is_array())
+      return Status(ErrorCode::InvalidArgument,
+                    where + " should be a JSON string, an array of token ids, "
+                            "or an object with \"prompt\" or \"tokens\" and "
+                            "nothing else");
+    std::vector<int32_t> tokens;
+    for (const json &id : value) {
+      if (!id.is_number_unsigned() || id.get<uint64_t>() > INT32_MAX)
+        return Status(ErrorCode::InvalidArgument,
+                      where + " should be an array of token ids alone");
+      tokens.push_back(static_cast<int32_t>(id.get<uint64_t>()));
+    }
+    return tokens;
   }
 
   GenerateRequest request(std::vector<int32_t> tokens, size_t number) const {
