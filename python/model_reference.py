@@ -3,7 +3,9 @@
 
 Written from hybrid-model.md, independently of the runtime: token by token,
 without caches, blocks or fusion. Writes FOLDER/expected.json: prompts, the
-greedy tokens that follow them, and the logits at each of these steps.
+greedy tokens that follow them, the logits at each of these steps, and of the
+second prompt what KDA layer CACHED_LAYER keeps: its first head's state [V, K]
+and the last four inputs, oldest first, of its first channels' convolution.
 
 `--traps` computes the same logits with one wrong choice at a time (a 0-based
 layer list, biased router weights, ...) and fails where one of them does not
@@ -20,6 +22,7 @@ import numpy as np
 
 PROMPT_LENGTHS = [1, 5, 33, 70]
 NEW_TOKENS = 8
+CACHED_LAYER, CACHED_CHANNELS = 2, 8
 LEAST_MARGIN = 1e-3  # between the two best logits, so that greedy is decided
 LEAST_CHANGE = 3e-3  # of a trap, relative; the runtime's tolerance is 3e-5
 LEAST_ROUNDING = 2e-4  # of a trap that rounds what must be f32
@@ -81,6 +84,7 @@ class Model:
         self.c = config.get("text_config", config)
         self.linear = self.c["linear_attn_config"]
         self.tensors, self.unpacked = {}, {}
+        self.kept = {}  # what KDA layers keep behind a prompt, by layer
         for name in sorted(os.listdir(folder)):
             if name.endswith(".safetensors"):
                 self.tensors.update(read_safetensors(os.path.join(folder, name)))
@@ -136,7 +140,8 @@ class Model:
         elif "clamped_gate" in self.traps:
             g = np.maximum(-a * softplus(raw), bound)
         else:
-            g = bound * sigmoid(a * raw)
+            g = bound * sigmoid(raw if "bound_without_a" in self.traps
+                                else a * raw)
         return to_bf16(g) if "bf16_decay" in self.traps else g
 
     def unit(self, x):
@@ -164,7 +169,7 @@ class Model:
                                q[t])
             if "bf16_state" in self.traps:
                 state = to_bf16(state)
-        return out
+        return out, state
 
     def kda(self, x, at):
         heads, dim = self.linear["num_heads"], self.linear["head_dim"]
@@ -176,7 +181,11 @@ class Model:
         beta = sigmoid(self.linear_map(x, at + "b_proj"))
         if "double_beta" in self.traps:
             beta = 2 * beta
-        o = self.recurrence(self.unit(q) * scale, self.unit(k), v, g, beta)
+        o, state = self.recurrence(self.unit(q) * scale, self.unit(k), v, g,
+                                   beta)
+        raw = self.linear_map(x[-4:], at + "q_proj")
+        self.kept[at] = {"state": state[0].T.tolist(),
+                         "conv": raw.T[:CACHED_CHANNELS].tolist()}
         if self.linear.get("use_full_rank_gate"):
             gate = self.linear_map(x, at + "g_proj")
         else:
@@ -191,7 +200,8 @@ class Model:
             whole = rms(o.reshape(len(x), -1), 1, self.eps)
             o = split(whole) * weight * gate
         else:
-            o = rms(o, weight, self.eps) * gate
+            eps = 1e-6 if "o_norm_eps" in self.traps else self.eps
+            o = rms(o, weight, eps) * gate
         return self.linear_map(o.reshape(len(x), -1), at + "o_proj")
 
     # MLA, 1.5
@@ -245,7 +255,9 @@ class Model:
         weights /= weights.sum(-1, keepdims=True)
         o = np.einsum("hts,shv->thv", weights, v).reshape(len(x), -1)
         if c.get("mla_use_output_gate") and "no_output_gate" not in self.traps:
-            o = o * sigmoid(self.linear_map(x, at + "g_proj"))
+            gate = self.linear_map(x, at + "g_proj")
+            o = o * (silu(gate) if "swish_output_gate" in self.traps
+                     else sigmoid(gate))
         return self.linear_map(o, at + "o_proj")
 
     # Feed-forward, 1.6 and 2.2
@@ -254,6 +266,10 @@ class Model:
         if self.c["hidden_act"] == "situ" and "silu" not in self.traps:
             beta, bound = (self.c["activation_situ_beta"],
                            self.c["activation_situ_linear_beta"])
+            if "situ_betas" in self.traps:
+                beta, bound = bound, beta
+            if "situ_linear_up" in self.traps:
+                return beta * np.tanh(gate / beta) * sigmoid(gate) * up
             return (beta * np.tanh(gate / beta) * sigmoid(gate) * bound
                     * np.tanh(up / bound))
         return silu(gate) * up
@@ -311,6 +327,8 @@ class Model:
         if latent:
             if "norm_before_sum" not in self.traps:
                 y = norm(y)
+            if "scale_behind_norm" in self.traps:
+                y = y * self.c["routed_scaling_factor"]
             y = self.linear_map(y, at + "routed_expert_up_proj")
         shared = self.mlp(x, at + "shared_experts.")
         if "scaled_shared" in self.traps:
@@ -339,6 +357,11 @@ class Model:
         values = np.stack(bank + [prefix])  # [candidates, tokens, hidden]
         normed = rms(values, self.w(name + "_norm.weight"), self.eps)
         score = normed @ self.w(name + "_proj.weight").reshape(-1)
+        if "mix_scores_raw" in self.traps:
+            score = (values * self.w(name + "_norm.weight")) @ self.w(
+                name + "_proj.weight").reshape(-1)
+        if "mix_scaled" in self.traps:
+            score = score * values.shape[-1] ** -0.5
         score = np.exp(score - score.max(0))
         weight = (score / score.sum(0))[..., None]
         return (weight * (normed if "mix_normed" in self.traps
@@ -354,7 +377,8 @@ class Model:
                 if bank else prefix
             if i % block == at:
                 bank.append(prefix)
-                prefix = np.zeros_like(prefix)
+                if "stream_goes_on" not in self.traps:
+                    prefix = np.zeros_like(prefix)
             prefix = prefix + self.mixer(h, i)
             h = self.mix(prefix, bank, layer + "mlp_res")
             prefix = prefix + self.feed_forward(h, i)
@@ -369,7 +393,8 @@ class Model:
             for i in range(self.c["num_hidden_layers"]):
                 h = h + self.mixer(h, i)
                 h = h + self.feed_forward(h, i)
-        h = rms(h, self.w("model.norm.weight"), self.eps)
+        if "no_final_norm" not in self.traps:
+            h = rms(h, self.w("model.norm.weight"), self.eps)
         return h @ self.w("lm_head.weight").T
 
 
@@ -381,9 +406,10 @@ def prompts(model):
 
 def generate(model, prompt):
     """Greedy tokens, and the logits each was chosen from."""
-    tokens, chosen, rows = list(prompt), [], []
+    tokens, chosen, rows, kept = list(prompt), [], [], None
     for _ in range(NEW_TOKENS):
         row = model.logits(tokens)[-1]
+        kept = kept or model.kept[f"model.layers.{CACHED_LAYER}.self_attn."]
         best = np.sort(row)[-2:]
         if best[1] - best[0] < LEAST_MARGIN:
             sys.exit("model_reference.py: two logits are too close; change the "
@@ -391,7 +417,10 @@ def generate(model, prompt):
         chosen.append(int(row.argmax()))
         rows.append([float(f"{x:.9g}") for x in row])
         tokens.append(chosen[-1])
-    return {"prompt": prompt, "greedy": chosen, "logits": rows}
+    result = {"prompt": prompt, "greedy": chosen, "logits": rows}
+    if len(prompt) == PROMPT_LENGTHS[1]:
+        result.update(kept)
+    return result
 
 
 COMMON_TRAPS = ["latent_eps", "taps", "no_conv_silu", "no_l2norm", "l2_eps",
@@ -401,12 +430,16 @@ COMMON_TRAPS = ["latent_eps", "taps", "no_conv_silu", "no_l2norm", "l2_eps",
                 "rotation", "nope_scale", "key_normed", "whole_latent_normed",
                 "no_bias", "biased_weights", "no_renormalise",
                 "unscaled_experts", "scaled_shared", "w2_w3_swapped_roles",
-                "value_first", "keys_of_all_heads_first", "a_log_tail"]
+                "value_first", "keys_of_all_heads_first", "a_log_tail",
+                "o_norm_eps", "no_final_norm"]
 # What must be f32: one rounding to bf16 changes less than a wrong formula.
 ROUNDING_TRAPS = ["bf16_decay", "bf16_state", "bf16_scores"]
 TRAPS_48B = ["no_groups", "groups_masked_by_0"]
 TRAPS_K3 = ["clamped_gate", "nibbles", "e8m0_bias", "no_output_gate", "silu",
-            "norm_before_sum", "mix_normed", "plain_residuals", "bank_late"]
+            "norm_before_sum", "mix_normed", "plain_residuals", "bank_late",
+            "situ_betas", "situ_linear_up", "swish_output_gate",
+            "scale_behind_norm", "mix_scores_raw", "mix_scaled",
+            "stream_goes_on", "bound_without_a"]
 
 
 def check_traps(folder):

@@ -115,6 +115,49 @@ TEST_P(ForwardTest, TokenByTokenOnADirtySlot) {
   EXPECT_LT(distance(logits, e.logits[0]), model.tolerance());
 }
 
+/// What other programs may read: states V-first (a transposed one has the same
+/// shape), and inputs of convolutions as they came out of the projection, by
+/// one call of the chunk form and by steps.
+TEST_P(ForwardTest, CachesAreWhatTheReferenceKeeps) {
+  TinyModel model(GetParam());
+  const Expected &e = model.expected[1];
+  auto dim = static_cast<size_t>(model.config.kdaDim);
+  ASSERT_EQ(e.state.size(), dim);
+  for (bool isByToken : {false, true}) {
+    int32_t slot = model.open();
+    if (isByToken)
+      for (int32_t token : e.prompt)
+        model.run(slot, {token});
+    else
+      model.run(slot, e.prompt);
+    KdaCache cache = model.session->kda(cachedLayer);
+    auto read = [&](const void *from, int64_t perSlot, size_t count) {
+      std::vector<float> values(count);
+      const float *at = static_cast<const float *>(from) + slot * perSlot;
+      EXPECT_TRUE(model.session->memory()
+                      .read(values.data(), at, static_cast<int64_t>(count) * 4)
+                      .ok());
+      return values;
+    };
+    int64_t width = model.config.kdaWidth(), taps = model.config.convWidth;
+    std::vector<float> state =
+        read(cache.state, width * model.config.kdaDim, dim * dim);
+    std::vector<double> right, transposed, inputs;
+    for (size_t v = 0; v < dim; ++v)
+      for (size_t k = 0; k < dim; ++k) {
+        right.push_back(e.state[v][k]);
+        transposed.push_back(e.state[k][v]);
+      }
+    EXPECT_LT(distance(state, right), model.tolerance());
+    EXPECT_GT(distance(state, transposed), 0.1);
+    for (const std::vector<double> &channel : e.conv)
+      inputs.insert(inputs.end(), channel.begin(), channel.end());
+    EXPECT_LT(distance(read(cache.q, width * taps, inputs.size()), inputs),
+              model.tolerance());
+    model.session->close(slot);
+  }
+}
+
 TEST_P(ForwardTest, BadBatchesAreRefusedAndChangeNothing) {
   TinyModel model(GetParam(), 2, 64);
   int32_t slot = model.open();

@@ -23,7 +23,9 @@ static std::vector<Expected> readExpected(const std::string &path) {
   nlohmann::json all = nlohmann::json::parse(file, nullptr, false);
   std::vector<Expected> expected;
   for (const auto &one : all)
-    expected.push_back({one["prompt"], one["greedy"], one["logits"]});
+    expected.push_back({one["prompt"], one["greedy"], one["logits"],
+                        one.value("state", std::vector<std::vector<double>>()),
+                        one.value("conv", std::vector<std::vector<double>>())});
   return expected;
 }
 

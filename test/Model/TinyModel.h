@@ -18,7 +18,13 @@ namespace kdac::model {
 struct Expected {
   std::vector<int32_t> prompt, greedy;
   std::vector<std::vector<double>> logits; ///< [greedy, vocab]
+  /// Of the second prompt, in KDA layer `cachedLayer` behind it: the first
+  /// head's state, and the inputs of the first channels' convolution of q,
+  /// oldest first.
+  std::vector<std::vector<double>> state; ///< [V, K]
+  std::vector<std::vector<double>> conv;  ///< [some of P, W]
 };
+constexpr int64_t cachedLayer = 2;
 
 /// A loaded model; the program ends where there is none to test.
 class TinyModel {
