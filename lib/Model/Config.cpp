@@ -357,6 +357,8 @@ StatusOr<ModelConfig> configFromJson(std::string_view text,
   if (wrapped) {
     config.prefix = "language_model.";
     Reader{config, status}.checkQuantisation(outer);
+    if (config.stopTokens.empty())
+      config.stopTokens = outer.integers("eos_token_id", 0, maxVocab);
   }
   if (!status.ok())
     return status;

@@ -141,6 +141,19 @@ TEST(Config, KdaHeadsAreNotTheOthers) {
   EXPECT_EQ(config->heads, 2);
 }
 
+/// Of a model inside another one, either says where texts end.
+TEST(Config, StopTokensMayBeTheWrappers) {
+  auto stops = [](const std::string &inner) {
+    StatusOr<ModelConfig> config = configFromJson(
+        "{\"eos_token_id\": 7, \"text_config\": " + inner + "}", "c.json");
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    return config.ok() ? config->stopTokens : std::vector<int64_t>();
+  };
+  EXPECT_EQ(stops(edited()), std::vector<int64_t>({3, 4}));
+  EXPECT_EQ(stops(edited("\"eos_token_id\": [3, 4],", "")),
+            std::vector<int64_t>({7}));
+}
+
 TEST(Config, AByteOrderMarkIsNoMatter) {
   EXPECT_TRUE(configFromJson("\xef\xbb\xbf" + edited(), "c.json").ok());
 }

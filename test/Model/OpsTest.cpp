@@ -243,6 +243,27 @@ TEST(Ops, ProductsOfEveryElementType) {
     }
 }
 
+/// Scales at the ends of E8M0: 2^-127 is a subnormal number, 255 is no number
+/// and must not pass for one.
+TEST(Ops, ScalesAtTheirEnds) {
+  TinyModel m("48b");
+  constexpr int64_t out = 3, in = 32;
+  std::vector<uint8_t> bytes(out * in / 2, 0x22); // 1 and 1
+  const uint8_t scales[out] = {0, 127, 255};
+  Matrix matrix = {bytes.data(), scales, MatrixType::Mxfp4, out, in};
+  for (int64_t rows : {1, 8}) {
+    Tensor x(rows, in), y(rows, out);
+    for (int64_t i = 0; i < rows; ++i)
+      std::fill_n(x.view.row(i), in, 1.0f);
+    m.ops->matmul(x.rows(), matrix, y.rows());
+    for (int64_t i = 0; i < rows; ++i) {
+      EXPECT_EQ(y.view.row(i)[0], 0x1p-122f);
+      EXPECT_EQ(y.view.row(i)[1], 32.0f);
+      EXPECT_TRUE(std::isnan(y.view.row(i)[2]));
+    }
+  }
+}
+
 /// The bias decides who is chosen; what they weigh is without it.
 TEST(Ops, RoutingWeightsAreUnbiased) {
   TinyModel m("k3");

@@ -219,6 +219,16 @@ TEST(Weights, LayersBeyondTheConfigsAreRefused) {
                             "experts.0.w1.weight");
 }
 
+TEST(Weights, PackedExpertsComeInGroupsOf32) {
+  Copy copy("k3");
+  copy.editConfig("\"routed_expert_hidden_size\": 32",
+                  "\"routed_expert_hidden_size\": 40");
+  EXPECT_EQ(copy.refusal(),
+            "@/model-1.safetensors: tensor language_model.model.layers.1."
+            "block_sparse_moe.experts.0.w1.weight_packed has 40 inputs, but "
+            "MXFP4 packs groups of 32");
+}
+
 TEST(Weights, ATruncatedShardIsNamed) {
   Copy copy("k3");
   std::string shard = copy.folder + "/model-3.safetensors";
