@@ -24,6 +24,7 @@ RandomTensors::make(const std::string &name, const std::vector<int64_t> &shape,
                         " is too large");
   bool isMatrix = type == TensorType::BF16;
   int64_t bytes = elements * (isMatrix ? 2 : 4);
+  total += bytes;
   if (isMatrix && !hasMatrices) {
     const char *address = &outlines.emplace_back();
     tensors.push_back({type, "BF16", shape, address, bytes, "an outline"});

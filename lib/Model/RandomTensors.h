@@ -22,6 +22,8 @@ public:
   StatusOr<const StoredTensor *> make(const std::string &name,
                                       const std::vector<int64_t> &shape,
                                       TensorType type);
+  /// Of all tensors, matrices without values included.
+  int64_t bytes() const { return total; }
 
 private:
   uint32_t draw();
@@ -29,6 +31,7 @@ private:
   std::list<StoredTensor> tensors;
   std::vector<AlignedBuffer> memory;
   uint64_t state;
+  int64_t total = 0;
   bool hasMatrices;
   std::list<char> outlines; ///< an address for every matrix without values
 };

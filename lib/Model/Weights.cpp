@@ -1,6 +1,7 @@
 #include "kdac/Model/Weights.h"
 
 #include "Binder.h"
+#include "kdac/Model/Memory.h"
 
 #include <charconv>
 
@@ -228,6 +229,20 @@ static StatusOr<Weights> madeWeights(const ModelConfig &config,
 }
 
 StatusOr<Weights> randomWeights(const ModelConfig &config, uint64_t seed) {
+  // The system would grant more memory than there is, and end the program
+  // later.
+  auto outlines = std::make_shared<RandomTensors>(seed, false);
+  if (StatusOr<Weights> w = madeWeights(config, outlines); !w.ok())
+    return w;
+  StatusOr<int64_t> machine = hostMemory()->available();
+  if (!machine.ok())
+    return machine.status();
+  if (outlines->bytes() > *machine)
+    return Status(ErrorCode::InvalidArgument,
+                  config.name + ": random weights need " +
+                      std::to_string(outlines->bytes()) + " bytes, but " +
+                      hostMemory()->place() + " has " +
+                      std::to_string(*machine));
   return madeWeights(config, std::make_shared<RandomTensors>(seed, true));
 }
 

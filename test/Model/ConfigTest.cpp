@@ -1,7 +1,11 @@
 // Model configs: what is read, and how nonsense is refused.
 #include "kdac/Model/Config.h"
+#include "kdac/Model/Plan.h"
 
 #include "gtest/gtest.h"
+
+#include <iterator>
+#include <random>
 
 using namespace kdac;
 using namespace kdac::model;
@@ -215,6 +219,39 @@ TEST(Config, NonsenseIsRefusedInASentence) {
   EXPECT_EQ(refusal("{"), "c.json is not JSON");
   EXPECT_EQ(refusal("[]"), "c.json should be an object, but is []");
   EXPECT_EQ(refusal(std::string(100000, '[')), "c.json is nested too deeply");
+}
+
+/// Whatever is accepted has sizes whose products do not wrap.
+TEST(Config, NoTextCrashesTheReader) {
+  std::mt19937 random(9);
+  const std::string values[] = {"0",      "-1", "1e308", "4.0",  "null",
+                                "[]",     "{}", "\"x\"", "true", "1048576",
+                                "[1, 5]", "5",  "16384"};
+  int accepted = 0;
+  for (int round = 0; round < 4000; ++round) {
+    std::string text = edited();
+    for (int edit = static_cast<int>(random() % 3); edit >= 0; --edit) {
+      if (round % 2) { // a value
+        size_t at = text.find(": ", random() % text.size());
+        if (at == std::string::npos)
+          continue;
+        size_t end = text.find_first_of(",}", at);
+        text.replace(at + 2, end - at - 2,
+                     values[random() % std::size(values)]);
+      } else { // a byte
+        text[random() % text.size()] = static_cast<char>(random());
+      }
+    }
+    StatusOr<ModelConfig> config = configFromJson(text, "c.json");
+    if (!config.ok()) {
+      EXPECT_FALSE(config.status().message().empty());
+      continue;
+    }
+    ++accepted;
+    EXPECT_GT(config->layers(), 0);
+    EXPECT_TRUE(planCaches(*config, 1 << 20, 1).ok()) << text;
+  }
+  EXPECT_GT(accepted, 0);
 }
 
 TEST(Config, AMissingFileIsNamed) {

@@ -248,3 +248,12 @@ TEST(Weights, RandomOnesRun) {
   for (float logit : model.run(model.open(), model.expected[2].prompt))
     ASSERT_TRUE(std::isfinite(logit));
 }
+
+TEST(Weights, RandomOnesThatDoNotFitAreRefused) {
+  StatusOr<ModelConfig> config = presetConfig("kimi-k3");
+  ASSERT_TRUE(config.ok());
+  auto weights = randomWeights(*config, 5);
+  ASSERT_FALSE(weights.ok());
+  EXPECT_EQ(weights.status().message().substr(0, 47),
+            "kimi-k3: random weights need 5558999935360 byte");
+}

@@ -87,9 +87,11 @@ private:
     app.add_option("--max-tokens", o.maxTokens, "new tokens of a request")
         ->capture_default_str()
         ->check(CLI::Range(int64_t(0), int64_t(1) << 31));
-    app.add_option("--context", o.context,
-                   "longest sequence; default: what the requests need")
-        ->check(CLI::Range(int64_t(0), int64_t(1) << 40));
+    app.add_option(
+           "--context", o.context,
+           "longest sequence; default: what the requests need, with --plan "
+           "what the model was made for")
+        ->check(CLI::Range(int64_t(1), int64_t(1) << 40));
     app.add_option("--slots", o.slots, "sequences at a time; default: up to 8")
         ->check(CLI::Range(int64_t(0), int64_t(1) << 16));
     app.add_option("--chunk", o.chunk, "tokens of prompts in one pass")

@@ -101,7 +101,8 @@ struct Weights {
 StatusOr<Weights> bindWeights(const ModelConfig &config,
                               const Checkpoint &checkpoint);
 
-/// Weights of the right shapes with random bf16 values, for speed tests.
+/// Weights of the right shapes with random bf16 values, for speed tests;
+/// refused where the machine has less memory.
 StatusOr<Weights> randomWeights(const ModelConfig &config, uint64_t seed);
 
 /// The same with matrices that have shapes and no memory: not to be read, but
