@@ -92,6 +92,9 @@ StatusOr<int32_t> Session::fork(int32_t slot) {
 }
 
 StatusOr<Mark> Session::mark(int32_t slot) const {
+  if (!isOpen(slot))
+    return Status(ErrorCode::InvalidArgument,
+                  "slot " + std::to_string(slot) + " is not open");
   Mark mark;
   mark.slot = slot;
   mark.tokens = length(slot);

@@ -97,6 +97,12 @@ TEST_P(SessionTest, AMarkOfAnotherSlotOrTheFutureIsRefused) {
   model.session->close(a);
   ASSERT_EQ(model.open(), a);
   EXPECT_FALSE(model.session->rollback(a, mark).ok());
+  for (int32_t closed : {5, 6, -1}) {
+    EXPECT_EQ(model.session->mark(closed).status().message(),
+              "slot " + std::to_string(closed) + " is not open");
+    EXPECT_FALSE(model.session->fork(closed).ok());
+    EXPECT_FALSE(model.session->save(closed, savedPath("closed")).ok());
+  }
 }
 
 /// States of one past with latents of another would fit in shape only.
