@@ -1,6 +1,7 @@
 // The only file of kdac compiled with exceptions: CLI11 reports through them.
 // None leaves it.
 #include "Options.h"
+#include "../Parse.h"
 
 #include <CLI/CLI.hpp>
 
@@ -271,6 +272,8 @@ ParsedCommandLine parseCommandLine(int argc, const char *const *argv,
   };
   Grammar grammar(parsed.options, variantFlags, scheduleFlags, targetNames,
                   recipeNames);
+  if (std::string flag = flagWithoutValue(argc, argv); !flag.empty())
+    return refuse(flag + " needs a value");
   try {
     grammar.app.parse(argc, argv);
     // Said here, as CLI11 would also say it about a misspelled command.
@@ -279,14 +282,7 @@ ParsedCommandLine parseCommandLine(int argc, const char *const *argv,
   } catch (const CLI::Success &help) {
     parsed.exitCode = grammar.app.exit(help);
   } catch (const CLI::ArgumentMismatch &error) {
-    // CLI11 says "--form: 1 required  missing" and "--form: At Most 1 ...".
-    std::string what = error.what(), flag = what.substr(0, what.find(':'));
-    auto says = [&](const char *text) {
-      return what.find(text) != std::string::npos;
-    };
-    return refuse(says("missing")   ? flag + " needs a value"
-                  : says("At Most") ? flag + " was given more than once"
-                                    : what);
+    return refuse(sentenceOf(error));
   } catch (const CLI::ParseError &error) {
     return refuse(error.what());
   }
