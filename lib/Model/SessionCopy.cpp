@@ -188,13 +188,11 @@ Status Session::fillWithNoise() {
   return status;
 }
 
-/// The header of a saved session, once file and model are known to fit.
-static StatusOr<Header> checkSaved(std::string_view bytes,
-                                   const std::string &path,
-                                   const ModelConfig &config,
-                                   const SessionLimits &limits) {
-  Header header;
+/// The header of what may be a saved session.
+static StatusOr<Header> headerIn(std::string_view bytes,
+                                 const std::string &path) {
   constexpr size_t kind = sizeof magic - 1; // the last byte is the version
+  Header header;
   if (bytes.substr(0, kind) != std::string_view(magic, kind))
     return Status(ErrorCode::Corrupt, path + " is not a saved session");
   if (bytes.substr(0, sizeof magic) != std::string_view(magic, sizeof magic))
@@ -203,11 +201,35 @@ static StatusOr<Header> checkSaved(std::string_view bytes,
   if (bytes.size() < sizeof header)
     return Status(ErrorCode::Corrupt, path + " is damaged or truncated");
   std::memcpy(&header, bytes.data(), sizeof header);
-  Digest digest = sha256({front(header), bytes.substr(sizeof header)});
-  if (!std::equal(digest.begin(), digest.end(), header.digest))
+  return header;
+}
+
+StatusOr<int64_t> Session::savedTokens(const std::string &path) {
+  StatusOr<MappedFile> file = MappedFile::open(path);
+  if (!file.ok())
+    return file.status();
+  StatusOr<Header> header = headerIn(file->bytes(), path);
+  if (!header.ok())
+    return header.status();
+  constexpr int64_t most = int64_t(1) << 31; // of a session
+  if (header->tokens < 0 || header->tokens > most)
     return Status(ErrorCode::Corrupt, path + " is damaged or truncated");
-  Header wanted = headerOf(config, limits, header.tokens);
-  if (front(header) != front(wanted) || header.tokens < 0)
+  return header->tokens;
+}
+
+/// The same, once file and model are known to fit.
+static StatusOr<Header> checkSaved(std::string_view bytes,
+                                   const std::string &path,
+                                   const ModelConfig &config,
+                                   const SessionLimits &limits) {
+  StatusOr<Header> header = headerIn(bytes, path);
+  if (!header.ok())
+    return header;
+  Digest digest = sha256({front(*header), bytes.substr(sizeof(Header))});
+  if (!std::equal(digest.begin(), digest.end(), header->digest))
+    return Status(ErrorCode::Corrupt, path + " is damaged or truncated");
+  Header wanted = headerOf(config, limits, header->tokens);
+  if (front(*header) != front(wanted) || header->tokens < 0)
     return Status(ErrorCode::InvalidArgument,
                   path + " was saved by a model of another shape or dtype");
   return header;

@@ -214,6 +214,9 @@ TEST_P(SessionTest, ASavedSessionContinuesBitByBit) {
   int32_t slot = model.open();
   model.run(slot, e.prompt);
   ASSERT_TRUE(model.session->save(slot, path).ok());
+  StatusOr<int64_t> saved = Session::savedTokens(path);
+  ASSERT_TRUE(saved.ok()) << saved.status().message();
+  EXPECT_EQ(*saved, static_cast<int64_t>(e.prompt.size()));
   TinyModel other(GetParam());
   auto restored = other.session->restore(path);
   ASSERT_TRUE(restored.ok()) << restored.status().message();
@@ -240,6 +243,7 @@ TEST_P(SessionTest, ADamagedFileIsRefused) {
                          : restored.status().message().substr(path.size());
   };
   EXPECT_EQ(refusal("hello"), " is not a saved session");
+  EXPECT_FALSE(Session::savedTokens(path).ok());
   EXPECT_EQ(refusal("KDACSES2"),
             " was saved by another version of this program");
   EXPECT_EQ(refusal(bytes.substr(0, 20)), " is damaged or truncated");

@@ -126,7 +126,8 @@ Status attach(const Options &options, Engine &engine,
   return Status::success();
 }
 
-int64_t contextOf(const Options &options,
+/// Of the longest sequence; `past` tokens are restored.
+int64_t contextOf(const Options &options, int64_t past,
                   const std::vector<GenerateRequest> &requests) {
   if (options.context > 0)
     return options.context;
@@ -134,7 +135,7 @@ int64_t contextOf(const Options &options,
   for (const GenerateRequest &r : requests)
     longest =
         std::max(longest, static_cast<int64_t>(r.prompt.size()) + r.newTokens);
-  return longest;
+  return past + longest;
 }
 
 /// The last token was chosen, but is not in the caches, where a session that
@@ -186,8 +187,11 @@ int runGenerate(const Options &options) {
   bool isSingle = requests->size() == 1;
   if ((!options.save.empty() || !options.restore.empty()) && !isSingle)
     return refuse("--save and --restore need exactly one request");
-  if (!options.restore.empty() && options.context == 0)
-    return refuse("--restore needs --context: the restored tokens count too");
+  StatusOr<int64_t> past = int64_t(0);
+  if (!options.restore.empty())
+    past = Session::savedTokens(options.restore);
+  if (!past.ok())
+    return fail(past.status());
   if (requests->empty())
     return refuse(options.batch + " has no prompts");
   Engine engine;
@@ -198,7 +202,8 @@ int runGenerate(const Options &options) {
   auto count = static_cast<int64_t>(requests->size());
   int64_t slots =
       options.slots > 0 ? options.slots : std::min<int64_t>(count, 8);
-  if (Status s = prepare(options, contextOf(options, *requests), slots, engine);
+  if (Status s =
+          prepare(options, contextOf(options, *past, *requests), slots, engine);
       !s.ok())
     return fail(s);
   if (Status s = attach(options, engine, *requests); !s.ok())

@@ -104,6 +104,8 @@ public:
   /// weights are the same is the caller's business.
   Status save(int32_t slot, const std::string &path) const;
   StatusOr<int32_t> restore(const std::string &path);
+  /// Tokens in the file's caches, as its header says; restore() checks it.
+  static StatusOr<int64_t> savedTokens(const std::string &path);
 
 private:
   struct State;
