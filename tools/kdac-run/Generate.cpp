@@ -170,12 +170,12 @@ void printSpeed(const std::vector<GenerateResult> &results,
   std::fprintf(
       stderr,
       "kdac-run: %lld prompt tokens at %.1f/s, first token after %.3f s; %lld "
-      "tokens at %.1f/s; a token reads %.2f GB of weights\n",
+      "tokens at %.1f/s; a token reads %.1f MB of weights\n",
       (long long)stats.promptTokens,
       perSecond(stats.promptTokens, stats.prefillSeconds), first,
       (long long)stats.newTokens,
       perSecond(std::max<int64_t>(decoded, 0), stats.decodeSeconds),
-      static_cast<double>(activeBytes(engine.config, engine.weights)) / 1e9);
+      static_cast<double>(activeBytes(engine.config, engine.weights)) / 1e6);
 }
 
 int runGenerate(const Options &options) {
