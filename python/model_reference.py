@@ -5,7 +5,9 @@ Written from hybrid-model.md, independently of the runtime: token by token,
 without caches, blocks or fusion. Writes FOLDER/expected.json: prompts, the
 greedy tokens that follow them, the logits at each of these steps, and of the
 second prompt what KDA layer CACHED_LAYER keeps: its first head's state [V, K]
-and the last four inputs, oldest first, of its first channels' convolution.
+and the last four inputs, oldest first, of its first channels' convolution; and
+its logits with OTHER_EPS in place of rms_norm_eps but for the output norm, whose
+kernel has it built in: the right 1e-5 and a wrong 1e-6 differ by less than f32.
 
 `--traps` computes the same logits with one wrong choice at a time (a 0-based
 layer list, biased router weights, ...) and fails where one of them does not
@@ -23,6 +25,7 @@ import numpy as np
 PROMPT_LENGTHS = [1, 5, 33, 70]
 NEW_TOKENS = 8
 CACHED_LAYER, CACHED_CHANNELS = 2, 8
+OTHER_EPS = 0.1
 LEAST_MARGIN = 1e-3  # between the two best logits, so that greedy is decided
 LEAST_CHANGE = 3e-3  # of a trap, relative; the runtime's tolerance is 3e-5
 LEAST_ROUNDING = 2e-4  # of a trap that rounds what must be f32
@@ -88,7 +91,7 @@ class Model:
         for name in sorted(os.listdir(folder)):
             if name.endswith(".safetensors"):
                 self.tensors.update(read_safetensors(os.path.join(folder, name)))
-        self.eps = self.c["rms_norm_eps"]
+        self.eps = self.output_eps = self.c["rms_norm_eps"]
         self.latent_eps = self.eps if "latent_eps" in self.traps else 1e-6
 
     def w(self, name):
@@ -200,7 +203,7 @@ class Model:
             whole = rms(o.reshape(len(x), -1), 1, self.eps)
             o = split(whole) * weight * gate
         else:
-            eps = 1e-6 if "o_norm_eps" in self.traps else self.eps
+            eps = 1e-6 if "o_norm_eps" in self.traps else self.output_eps
             o = rms(o, weight, eps) * gate
         return self.linear_map(o.reshape(len(x), -1), at + "o_proj")
 
@@ -420,6 +423,9 @@ def generate(model, prompt):
     result = {"prompt": prompt, "greedy": chosen, "logits": rows}
     if len(prompt) == PROMPT_LENGTHS[1]:
         result.update(kept)
+        usual, model.eps = model.eps, OTHER_EPS
+        result["other_eps"] = model.logits(prompt)[-1].tolist()
+        model.eps = usual
     return result
 
 

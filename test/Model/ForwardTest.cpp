@@ -115,6 +115,18 @@ TEST_P(ForwardTest, TokenByTokenOnADirtySlot) {
   EXPECT_LT(distance(logits, e.logits[0]), model.tolerance());
 }
 
+/// 1e-5 and 1e-6 differ by less than the tolerance: an epsilon that shows tells
+/// whether every norm takes the config's.
+TEST_P(ForwardTest, NormsTakeTheConfigsEpsilon) {
+  TinyModel model(GetParam());
+  const Expected &e = model.expected[1];
+  model.config.normEps = otherEps;
+  EXPECT_LT(distance(model.run(model.open(), e.prompt), e.otherEpsLogits),
+            model.tolerance());
+  std::vector<float> other(e.otherEpsLogits.begin(), e.otherEpsLogits.end());
+  EXPECT_GT(distance(other, e.logits[0]), 0.01) << "it shows";
+}
+
 /// What other programs may read: states V-first (a transposed one has the same
 /// shape), and inputs of convolutions as they came out of the projection, by
 /// one call of the chunk form and by steps.

@@ -25,7 +25,8 @@ static std::vector<Expected> readExpected(const std::string &path) {
   for (const auto &one : all)
     expected.push_back({one["prompt"], one["greedy"], one["logits"],
                         one.value("state", std::vector<std::vector<double>>()),
-                        one.value("conv", std::vector<std::vector<double>>())});
+                        one.value("conv", std::vector<std::vector<double>>()),
+                        one.value("other_eps", std::vector<double>())});
   return expected;
 }
 

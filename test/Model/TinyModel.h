@@ -23,8 +23,11 @@ struct Expected {
   /// oldest first.
   std::vector<std::vector<double>> state; ///< [V, K]
   std::vector<std::vector<double>> conv;  ///< [some of P, W]
+  /// Its logits with `otherEps` in all norms but KDA's output norm.
+  std::vector<double> otherEpsLogits; ///< [vocab]
 };
 constexpr int64_t cachedLayer = 2;
+constexpr double otherEps = 0.1;
 
 /// A loaded model; the program ends where there is none to test.
 class TinyModel {
