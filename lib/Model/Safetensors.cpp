@@ -71,7 +71,11 @@ StatusOr<std::string_view> headerOf(std::string_view bytes,
     return corrupt(name + " has " + std::to_string(bytes.size()) +
                    " bytes, too few for a safetensors file");
   uint64_t size = headerBytes(bytes);
-  if (size > largest || size > bytes.size() - 8)
+  if (size > largest)
+    return corrupt(name + ": its header should have " + std::to_string(size) +
+                   " bytes, but at most " + std::to_string(largest) +
+                   " are allowed; it is damaged or no safetensors file");
+  if (size > bytes.size() - 8)
     return corrupt(name + ": its header should have " + std::to_string(size) +
                    " bytes, but the file has " + std::to_string(bytes.size()) +
                    "; it is truncated or no safetensors file");

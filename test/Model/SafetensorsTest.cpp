@@ -111,8 +111,11 @@ TEST(Safetensors, DamageIsNamed) {
             "f is a Git LFS pointer, not the file itself; run `git lfs pull`");
   EXPECT_EQ(refusal(""), "f has 0 bytes, too few for a safetensors file");
   EXPECT_EQ(refusal(std::string_view("\xff\xff\xff\xff\xff\xff\xff\xff{}", 10)),
-            "f: its header should have 18446744073709551615 bytes, but the "
-            "file has 10; it is truncated or no safetensors file");
+            "f: its header should have 18446744073709551615 bytes, but at most "
+            "100000000 are allowed; it is damaged or no safetensors file");
+  EXPECT_EQ(refusal(std::string_view("\x32\0\0\0\0\0\0\0{}", 10)),
+            "f: its header should have 50 bytes, but the file has 10; it is "
+            "truncated or no safetensors file");
   EXPECT_EQ(refusal(Bytes("[]", 0).view()),
             "f: its header of 2 bytes is not a JSON object");
   EXPECT_EQ(refusal(Bytes("{\"a\"", 0).view()),
