@@ -382,7 +382,23 @@ static bool hasRoles(func::FuncOp kernel) {
                       });
 }
 
+/// Warpgroups for every role, and chunks of two blocks.
+static bool fitsRoles(tile::ScheduleAttr schedule) {
+  int64_t warpgroups = schedule.getWarps() / 4;
+  int64_t others = tile::chainWarpgroups(schedule) + 1; // and transfer
+  bool isAlone = schedule.getRoles() == "chain";
+  return schedule.getWarps() % 4 == 0 &&
+         warpgroups >= others + (isAlone ? 0 : 1) &&
+         schedule.getChunk() == 2 * tile::kRoleBlock;
+}
+
 LogicalResult Placer::place() {
+  if (tile::hasWarpRoles(schedule) && !fitsRoles(schedule))
+    return kernel.emitOpError()
+           << "expected chunks of 32 rows and four warps and more for every "
+              "role, but got "
+           << schedule.getChunk() << " and " << schedule.getWarps()
+           << " in all";
   if (tile::hasWarpRoles(schedule) && !hasRoles(kernel))
     return kernel.emitOpError()
            << "has no chunk loop with roles, which tile-split-roles writes";

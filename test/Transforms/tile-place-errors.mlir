@@ -37,3 +37,14 @@ func.func @no_roles(%a: !tile.ref<bf16>, %n: index)
   }
   return
 }
+
+// -----
+
+#w = #tile.schedule<target = "sm_90a", form = "chunk", chunk = 32, leaf = 16,
+                    v_tile = 64, warps = 8, stages = 6, operand = bf16, gram = bf16, roles = "warps">
+
+// expected-error @below {{expected chunks of 32 rows and four warps and more for every role, but got 32 and 8 in all}}
+func.func @few_warps(%a: !tile.ref<bf16>)
+    attributes {tile.kernel, tile.schedule = #w, kdac.v_tile = 64} {
+  return
+}
