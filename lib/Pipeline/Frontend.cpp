@@ -1,5 +1,6 @@
 // From a variant to its dplr function.
 #include "kdac/Dialect/Dplr.h"
+#include "kdac/Dialect/ElementType.h"
 #include "kdac/Pipeline/Pipeline.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
@@ -11,24 +12,6 @@ using namespace mlir;
 namespace kdac {
 
 namespace {
-
-Type toMlir(OpBuilder &b, DType dtype) {
-  switch (dtype) {
-  case DType::BF16:
-    return b.getBF16Type();
-  case DType::F16:
-    return b.getF16Type();
-  case DType::F32:
-    return b.getF32Type();
-  case DType::I32:
-    return b.getI32Type();
-  case DType::I64:
-    return b.getI64Type();
-  case DType::I8:
-    return b.getI8Type();
-  }
-  llvm_unreachable("covered switch");
-}
 
 class Frontend {
 public:
@@ -45,7 +28,7 @@ private:
   OwningOpRef<ModuleOp> buildPrompt();
   OwningOpRef<ModuleOp> buildMatmul();
   RankedTensorType tensor(ArrayRef<int64_t> shape, DType dtype) {
-    return RankedTensorType::get(shape, toMlir(b, dtype));
+    return RankedTensorType::get(shape, elementType(b.getContext(), dtype));
   }
   void createFunction();
   SmallVector<Type>

@@ -11,11 +11,10 @@
 // head. How many there are depends on the sizes of a call, not on lengths,
 // which only the device knows: a recorded call fits later ones.
 #include "AttentionForm.h"
+#include "KernelFunction.h"
 #include "OnlyOp.h"
-#include "TileBuilder.h"
-#include "kdac/Variant/Variant.h"
+#include "kdac/Dialect/ElementType.h"
 
-#include "llvm/ADT/StringMap.h"
 #include "llvm/Support/MathExtras.h"
 
 #include <limits>
@@ -45,6 +44,13 @@ FailureOr<dplr::LatentAttentionOp> matchAttention(func::FuncOp function) {
 
 static Type elementOf(dplr::LatentAttentionOp op) {
   return cast<RankedTensorType>(op.getQuery().getType()).getElementType();
+}
+
+static Variant variantOf(dplr::LatentAttentionOp op) {
+  Variant v;
+  v.form = Form::Attention;
+  v.dtype = floatDType(elementOf(op));
+  return v;
 }
 
 static tile::ScheduleAttr scheduleOf(MLIRContext *context, const Target &target,
@@ -126,25 +132,22 @@ FailureOr<tile::ScheduleAttr> chooseAttention(dplr::LatentAttentionOp op,
 
 namespace {
 
-/// One of the two kernels; its insertion point is inside the body.
-class AttentionForm {
+/// One of the two kernels.
+class AttentionForm : public KernelFunction {
 public:
   AttentionForm(func::FuncOp source, dplr::LatentAttentionOp op,
                 tile::ScheduleAttr schedule, tile::ScheduleAttr keys,
                 const Twine &suffix)
-      : schedule(schedule), target(*findTarget(schedule.getTarget())),
-        heads(keys.getVTile()), turnKeys(keys.getChunk()),
-        values(op.getValueWidth()), rest(op.getKeyWidth() - op.getValueWidth()),
-        base(source), b(source.getLoc(), base) {
-    element = elementOf(op);
-    createFunction(source, suffix);
+      : KernelFunction(source, suffix, variantOf(op), schedule),
+        target(*findTarget(schedule.getTarget())), heads(keys.getVTile()),
+        turnKeys(keys.getChunk()), values(op.getValueWidth()),
+        rest(op.getKeyWidth() - op.getValueWidth()), element(elementOf(op)) {
     countSplits();
   }
   void buildSplit();
   void buildJoin();
 
 private:
-  void createFunction(func::FuncOp source, const Twine &suffix);
   void countSplits();
   void shareKeys(Value sequence);
   Value loadRows(Value ref, Value base, Value valid, int64_t rows,
@@ -154,7 +157,6 @@ private:
   void storePartial(ValueRange carried);
   Value loadSplits(Value at, Value first, int64_t count, Value some,
                    float otherwise);
-  Value arg(StringRef name) const { return args.lookup(name); }
   Value filled(ArrayRef<int64_t> shape, float x) {
     return arith::ConstantOp::create(
         b, DenseElementsAttr::get(b.tileType(shape), x));
@@ -172,16 +174,11 @@ private:
   Value topAt(Value n, Value h);
   Value totalAt(Value n, Value h);
 
-  tile::ScheduleAttr schedule;
   const Target &target;
   int64_t heads;        ///< of a program that goes through keys
   int64_t turnKeys;     ///< of one turn of its loop, a part of a page
   int64_t values, rest; ///< widths of tiles: of a value, of what else a row has
-  OpBuilder base;
-  TileBuilder b;
-  func::FuncOp function;
   Type element;
-  llvm::StringMap<Value> args;
   int64_t programs;       ///< that a call should have
   Value groups, splits;   ///< of a sequence
   Value pitch;            ///< entries of a head's scores and totals
@@ -195,36 +192,6 @@ private:
 };
 
 } // namespace
-
-/// Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
-void AttentionForm::createFunction(func::FuncOp source, const Twine &suffix) {
-  SmallVector<StringRef> names;
-  SmallVector<Type> types;
-  auto add = [&](StringRef name, Type type) {
-    names.push_back(name);
-    types.push_back(type);
-  };
-  auto ref = [&](Type of) { return tile::RefType::get(b.getContext(), of); };
-  for (StringRef name : {"q", "pages"})
-    add(name, ref(element));
-  for (StringRef name : {"table", "slots", "lengths"})
-    add(name, ref(b.getI32Type()));
-  add("out", ref(element));
-  add("workspace", ref(b.getI8Type()));
-  for (StringRef name : {"N", "H", "D", "R", "P", "S", "table_pitch"})
-    add(name, b.getIndexType());
-  add("scale", b.getF32Type());
-  function = func::FuncOp::create(b, (source.getName() + suffix).str(),
-                                  b.getFunctionType(types, {}));
-  function->setAttr(tile::kKernelAttr, b.getUnitAttr());
-  function->setAttr(tile::kScheduleAttr, schedule);
-  function->setAttr("kdac.v_tile", b.getI64IntegerAttr(schedule.getVTile()));
-  b.setInsertionPointToStart(function.addEntryBlock());
-  for (auto [i, name] : llvm::enumerate(names)) {
-    args[name] = function.getArgument(i);
-    function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
-  }
-}
 
 /// As many splits of every sequence as fill the machine, on the device and in
 /// the launch's size expressions alike. The workspace must not depend on the
@@ -361,10 +328,8 @@ void AttentionForm::storePartial(ValueRange carried) {
 }
 
 void AttentionForm::buildSplit() {
-  function->setAttr("kdac.grid",
-                    b.getStringAttr("N * ceildiv(H, " + std::to_string(heads) +
-                                    ") * splits"));
-  b.awaitOtherCalls(function, schedule);
+  setGrid("N * ceildiv(H, " + std::to_string(heads) + ") * splits");
+  awaitOtherCalls();
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   split = b.remI(id, splits);
   Value share = b.divI(id, splits);
@@ -412,8 +377,7 @@ void AttentionForm::buildJoin() {
   constexpr float lowest = std::numeric_limits<float>::lowest();
   int64_t width = schedule.getVTile(), together = schedule.getChunk();
   int64_t blocks = llvm::divideCeil(values, width);
-  function->setAttr("kdac.grid",
-                    b.getStringAttr("N * H * " + std::to_string(blocks)));
+  setGrid("N * H * " + std::to_string(blocks));
   if (target.hasDependentLaunch) {
     tile::AwaitLaunchOp::create(b);
     tile::StartNextOp::create(b);

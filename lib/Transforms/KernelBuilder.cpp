@@ -26,35 +26,15 @@ static int64_t lineAlignment(int64_t count, Type element) {
   return std::min<int64_t>(16, bytes & -bytes);
 }
 
-KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
-                             tile::ScheduleAttr schedule, Part part)
-    : problem(problem), part(part), schedule(schedule), base(source),
-      b(source.getLoc(), base) {
-  keyTile = llvm::alignTo(problem.keyDim(), 16);
-  valueTile = schedule.getVTile();
-  createFunction(source);
-  given = args;
-  if (part == Part::Images || part == Part::Middle || part == Part::Join ||
-      tile::isAssisted(schedule))
-    tile::StartNextOp::create(b);
-  if (schedule.getForm() == "rows")
-    return; // their kernels say what a program is: locateRows
-  locateProgram();
-  if (part == Part::Join)
-    return;
-  locateSlots();
-  guardSegment();
-  loadGateParameters();
-}
-
-void KernelBuilder::createFunction(func::FuncOp source) {
-  // Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
-  SmallVector<std::string> names;
-  SmallVector<Type> types;
+/// In canonical order (kernelArgs in include/kdac/Variant/Variant.h), of the
+/// types that the problem's tensors have.
+static SmallVector<KernelArgument> argumentsOf(func::FuncOp source,
+                                               const Problem &problem) {
+  Builder b(source.getContext());
+  SmallVector<KernelArgument> all;
   SmallVector<std::string> strided;
   auto ref = [&](StringRef name, Type element, bool hasTokens) {
-    names.push_back(name.str());
-    types.push_back(tile::RefType::get(b.getContext(), element));
+    all.push_back({name.str(), tile::RefType::get(b.getContext(), element)});
     if (hasTokens)
       strided.push_back((name + "_stride").str());
   };
@@ -112,31 +92,36 @@ void KernelBuilder::createFunction(func::FuncOp source) {
   }
   if (problem.q.conv)
     sizes.append({"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"});
-  for (StringRef size : sizes) {
-    names.push_back(size.str());
-    types.push_back(b.getIndexType());
-  }
-  for (const std::string &name : strided) {
-    names.push_back(name);
-    types.push_back(b.getIndexType());
-  }
-  names.push_back("scale");
-  types.push_back(b.getF32Type());
+  for (StringRef size : sizes)
+    all.push_back({size.str(), b.getIndexType()});
+  for (const std::string &name : strided)
+    all.push_back({name, b.getIndexType()});
+  all.push_back({"scale", b.getF32Type()});
+  return all;
+}
 
-  function =
-      func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
-  function->setAttr(tile::kKernelAttr, b.getUnitAttr());
-  function->setAttr(tile::kScheduleAttr, schedule);
+KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
+                             tile::ScheduleAttr schedule, Part part)
+    : KernelFunction(source, "", argumentsOf(source, problem), schedule),
+      problem(problem), part(part) {
+  keyTile = llvm::alignTo(problem.keyDim(), 16);
+  valueTile = schedule.getVTile();
   if (source->hasAttr(tile::kInOrderAttr))
     function->setAttr(tile::kInOrderAttr, b.getUnitAttr());
-  function->setAttr("kdac.v_tile", b.getI64IntegerAttr(valueTile));
   function->setAttr("kdac.slices", b.getI64IntegerAttr(llvm::divideCeil(
                                        problem.valueDim(), valueTile)));
-  b.setInsertionPointToStart(function.addEntryBlock());
-  for (auto [i, name] : llvm::enumerate(names)) {
-    args[name] = function.getArgument(i);
-    function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
-  }
+  given = args;
+  if (part == Part::Images || part == Part::Middle || part == Part::Join ||
+      tile::isAssisted(schedule))
+    tile::StartNextOp::create(b);
+  if (schedule.getForm() == "rows")
+    return; // their kernels say what a program is: locateRows
+  locateProgram();
+  if (part == Part::Join)
+    return;
+  locateSlots();
+  guardSegment();
+  loadGateParameters();
 }
 
 void KernelBuilder::locateProgram() {
@@ -539,8 +524,6 @@ void KernelBuilder::prefetchState() {
   tile::PrefetchOp::create(b, ref, base, slice, /*now=*/false);
 }
 
-void KernelBuilder::awaitOtherCalls() { b.awaitOtherCalls(function, schedule); }
-
 void KernelBuilder::storeState(Value state, Value ref, Value slot) {
   StateAccess at = stateAccess(slot);
   tile::StoreOp::create(b, b.round(state, problem.stateType()), ref, at.base,
@@ -606,10 +589,8 @@ func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {
                                          /*refined=*/false));
   b.setInsertionPointToStart(check.addEntryBlock());
   auto at = [&](StringRef name) -> Value {
-    for (auto [i, argument] : llvm::enumerate(check.getArguments()))
-      if (function.getArgAttrOfType<StringAttr>(i, "kdac.name") == name)
-        return argument;
-    return {};
+    BlockArgument same = argumentOf(function, name);
+    return same ? check.getArgument(same.getArgNumber()) : Value();
   };
   tile::CheckSlotsOp::create(b, at("status"), at("slots"), at("sources"),
                              at("snapshots"), at("offsets"), at("N"), at("T"),

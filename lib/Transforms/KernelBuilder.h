@@ -4,10 +4,8 @@
 #ifndef KDAC_LIB_TRANSFORMS_KERNELBUILDER_H
 #define KDAC_LIB_TRANSFORMS_KERNELBUILDER_H
 
+#include "KernelFunction.h"
 #include "Problem.h"
-#include "TileBuilder.h"
-
-#include "llvm/ADT/StringMap.h"
 
 #include <vector>
 
@@ -26,19 +24,14 @@ enum class Part {
 
 /// Builds one kernel function. After construction the insertion point is inside
 /// its body and the members below are set.
-class KernelBuilder {
+class KernelBuilder : public KernelFunction {
 public:
   KernelBuilder(mlir::func::FuncOp source, const Problem &problem,
                 tile::ScheduleAttr schedule, Part part = Part::Whole);
 
-  using Value = mlir::Value;
   const Problem &problem;
   const Part part;
-  tile::ScheduleAttr schedule;
   int64_t imageBytes = 0; ///< of a chunk in the workspace, with segments
-  mlir::func::FuncOp function;
-  mlir::OpBuilder base;
-  TileBuilder b;
 
   /// Channels that one program convolves, and their cache.
   struct Channels {
@@ -58,8 +51,6 @@ public:
   Value sequenceBegin;        ///< the same, where the sequence is not cut
   Value firstColumn, columns; ///< of the slice of V, index
   Value isOwned;              ///< i1 of pools: the sequence is not skipped
-
-  Value arg(llvm::StringRef name) const { return args.lookup(name); }
 
   /// `rows` token rows from token `first`, of which `valid` exist, as
   /// [rows, width] (rank 1 when rows is 0: one token), in their own dtype.
@@ -92,9 +83,6 @@ public:
   /// Asks for the state of a program instance some way ahead, or for this one's
   /// where it is loaded late.
   void prefetchState();
-  /// On GPUs that have it: from here on the kernel needs what kernels of other
-  /// calls wrote, which until here may still run.
-  void awaitOtherCalls();
   void storeState(Value state);
 
   /// Where rows of q, k and v lie in the workspace: one row a token, q, then k,
@@ -191,7 +179,6 @@ public:
   void finish();
 
 private:
-  void createFunction(mlir::func::FuncOp source);
   void locateProgram();
   bool isSegment() const { return part != Part::Whole && part != Part::Rest; }
   Value clampProgram(Value id);
@@ -266,7 +253,6 @@ private:
   Value hasSource; ///< i1: the sequence starts from a slot; null: always
   Value logGuard;  ///< i1: the sequence has a log
   Value valid;     ///< i1 of pools: a checked launch found no bad index
-  llvm::StringMap<Value> args;
   llvm::StringMap<Value> given; ///< args before any guard
   llvm::StringMap<Value>
       starts; ///< of rows that begin inside a token, elements

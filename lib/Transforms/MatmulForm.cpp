@@ -6,11 +6,9 @@
 // next one needs is on its way while the present one is stored.
 #include "MatmulForm.h"
 #include "GatedProduct.h"
+#include "KernelFunction.h"
 #include "OnlyOp.h"
-#include "TileBuilder.h"
-#include "kdac/Variant/Variant.h"
-
-#include "llvm/ADT/StringMap.h"
+#include "kdac/Dialect/ElementType.h"
 
 using namespace mlir;
 
@@ -31,6 +29,15 @@ FailureOr<dplr::GroupedMatmulOp> matchMatmul(func::FuncOp function) {
 
 static Type elementOf(dplr::GroupedMatmulOp op) {
   return op.getInput().getType().getElementType();
+}
+
+static Variant variantOf(dplr::GroupedMatmulOp op) {
+  Variant v;
+  v.form = Form::Matmul;
+  v.dtype = floatDType(elementOf(op));
+  if (op.getKind())
+    v.rows = *parseRowOp(dplr::stringifyProduct(*op.getKind()));
+  return v;
 }
 
 namespace {
@@ -82,15 +89,15 @@ FailureOr<MatmulSchedules> chooseMatmul(dplr::GroupedMatmulOp op,
 
 namespace {
 
-/// The kernel; its insertion point is inside the body.
-class MatmulForm {
+class MatmulForm : public KernelFunction {
 public:
   MatmulForm(func::FuncOp source, dplr::GroupedMatmulOp op,
              tile::ScheduleAttr schedule, StringRef suffix, bool isPersistent)
-      : kind(op.getKind()), schedule(schedule), isPersistent(isPersistent),
+      : KernelFunction(source, suffix, variantOf(op), schedule),
+        kind(op.getKind()), isPersistent(isPersistent),
         columns(schedule.getVTile()), depth(schedule.getChunk()),
-        element(elementOf(op)), base(source), b(source.getLoc(), base) {
-    createFunction((source.getName() + suffix).str());
+        element(elementOf(op)) {
+    setGrid(isPersistent ? "min(sms, " + parts() + ")" : parts());
   }
   void build();
   /// Parts of a call's result, as a size expression.
@@ -100,14 +107,12 @@ public:
   }
 
 private:
-  void createFunction(const std::string &name);
   void locate(Value id);
   void buildPart(Value id);
   Value isWithin(Value x, Value end);
   SmallVector<Value> turn(Value number, ValueRange sums);
   Value loadWeights(StringRef name, Value first, Value left);
   void store(ValueRange sums);
-  Value arg(StringRef name) const { return args.lookup(name); }
   Value both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
   Value guarded(StringRef name, Value condition) {
     return tile::GuardOp::create(b, arg(name).getType(), arg(name), condition);
@@ -120,15 +125,10 @@ private:
   }
 
   std::optional<dplr::Product> kind; ///< of a gated product
-  tile::ScheduleAttr schedule;
   bool isPersistent; ///< a program for each multiprocessor has part after part
   int64_t columns;   ///< of the result and of a part
   int64_t depth;     ///< columns of a turn
   Type element;
-  OpBuilder base;
-  TileBuilder b;
-  func::FuncOp function;
-  llvm::StringMap<Value> args;
   Value blocks;     ///< parts that a tile has
   Value row, count; ///< of the part: its first one, and how many
   Value picked;     ///< of these, all unless x has none
@@ -138,42 +138,6 @@ private:
 };
 
 } // namespace
-
-/// Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
-void MatmulForm::createFunction(const std::string &name) {
-  SmallVector<StringRef> names;
-  SmallVector<Type> types;
-  auto add = [&](ArrayRef<StringRef> some, Type type) {
-    names.append(some.begin(), some.end());
-    types.append(some.size(), type);
-  };
-  auto ref = [&](Type of) -> Type {
-    return tile::RefType::get(b.getContext(), of);
-  };
-  add({"x", "weights"}, ref(element));
-  if (kind)
-    add({"up"}, ref(element));
-  add({"tiles", "starts", "order"}, ref(b.getI32Type()));
-  add({"out"}, ref(element));
-  add({"sums"}, ref(b.getF32Type()));
-  add({"T", "D", "E", "R", "G", "tile_count", "each", "x_stride", "out_stride",
-       "sums_stride"},
-      b.getIndexType());
-  if (kind == dplr::Product::Situ)
-    add({"beta", "linear"}, b.getF32Type());
-  function = func::FuncOp::create(b, name, b.getFunctionType(types, {}));
-  function->setAttr(tile::kKernelAttr, b.getUnitAttr());
-  function->setAttr(tile::kScheduleAttr, schedule);
-  function->setAttr("kdac.v_tile", b.getI64IntegerAttr(columns));
-  function->setAttr(
-      "kdac.grid",
-      b.getStringAttr(isPersistent ? "min(sms, " + parts() + ")" : parts()));
-  b.setInsertionPointToStart(function.addEntryBlock());
-  for (auto [i, name] : llvm::enumerate(names)) {
-    args[name] = function.getArgument(i);
-    function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
-  }
-}
 
 std::string MatmulForm::parts() const {
   return "tile_count * ceildiv(E, " + std::to_string(columns) + ")";
@@ -272,7 +236,7 @@ void MatmulForm::buildPart(Value id) {
 }
 
 void MatmulForm::build() {
-  b.awaitOtherCalls(function, schedule);
+  awaitOtherCalls();
   blocks = b.divI(b.addI(arg("E"), b.index(columns - 1)), b.index(columns));
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   if (isPersistent) {

@@ -9,11 +9,9 @@
 // They begin with what other calls made of keys before these: an average of
 // weight 2^log is one key more with that score.
 #include "PromptForm.h"
+#include "KernelFunction.h"
 #include "OnlyOp.h"
-#include "TileBuilder.h"
-#include "kdac/Variant/Variant.h"
-
-#include "llvm/ADT/StringMap.h"
+#include "kdac/Dialect/ElementType.h"
 
 #include <limits>
 
@@ -35,6 +33,13 @@ FailureOr<dplr::PromptAttentionOp> matchPrompt(func::FuncOp function) {
 
 static Type elementOf(dplr::PromptAttentionOp op) {
   return cast<RankedTensorType>(op.getQuery().getType()).getElementType();
+}
+
+static Variant variantOf(dplr::PromptAttentionOp op) {
+  Variant v;
+  v.form = Form::Prompt;
+  v.dtype = floatDType(elementOf(op));
+  return v;
 }
 
 namespace {
@@ -116,21 +121,19 @@ choosePrompt(dplr::PromptAttentionOp op, const Target &target, int64_t chunk) {
 
 namespace {
 
-/// The kernel; its insertion point is inside the body.
-class PromptForm {
+class PromptForm : public KernelFunction {
 public:
   PromptForm(func::FuncOp source, dplr::PromptAttentionOp op,
              tile::ScheduleAttr schedule)
-      : schedule(schedule), rows(schedule.getVTile()),
-        turnKeys(schedule.getChunk()), values(op.getValueWidth()),
-        rest(op.getKeyWidth() - op.getValueWidth()), element(elementOf(op)),
-        operand(schedule.getOperand()), base(source), b(source.getLoc(), base) {
-    createFunction(source);
+      : KernelFunction(source, "", variantOf(op), schedule),
+        rows(schedule.getVTile()), turnKeys(schedule.getChunk()),
+        values(op.getValueWidth()), rest(op.getKeyWidth() - op.getValueWidth()),
+        element(elementOf(op)), operand(schedule.getOperand()) {
+    setGrid("N * H * ceildiv(T, " + std::to_string(rows) + ")");
   }
   void build();
 
 private:
-  void createFunction(func::FuncOp source);
   void locate();
   SmallVector<Value> carriedBefore();
   SmallVector<Value> turn(Value number, ValueRange carried, bool isMasked);
@@ -140,7 +143,6 @@ private:
   void store(ValueRange carried);
   Value loadTile(StringRef ref, Value base, Value valid, Value width,
                  int64_t rows, int64_t columns);
-  Value arg(StringRef name) const { return args.lookup(name); }
   Value filled(ArrayRef<int64_t> shape, float x) {
     return arith::ConstantOp::create(
         b, DenseElementsAttr::get(b.tileType(shape), x));
@@ -156,59 +158,20 @@ private:
                                       b.index(0));
   }
 
-  tile::ScheduleAttr schedule;
   int64_t rows;         ///< of a program
   int64_t turnKeys;     ///< of one turn of its loop
   int64_t values, rest; ///< widths of tiles: of a value, of a key's shared part
   Type element, operand; ///< in memory, of products
-  OpBuilder base;
-  TileBuilder b;
-  func::FuncOp function;
-  llvm::StringMap<Value> args;
-  Value own;      ///< elements of a head's part of a key
-  Value head;     ///< of the program
-  Value count;    ///< rows that it has
-  Value row, key; ///< the first of them, and the sequence's first key
-  Value keys;     ///< that its last row sees
-  Value ahead;    ///< keys that its first row sees beside its own
+  Value own;             ///< elements of a head's part of a key
+  Value head;            ///< of the program
+  Value count;           ///< rows that it has
+  Value row, key;        ///< the first of them, and the sequence's first key
+  Value keys;            ///< that its last row sees
+  Value ahead;           ///< keys that its first row sees beside its own
   Value query, queryRest;
 };
 
 } // namespace
-
-/// Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
-void PromptForm::createFunction(func::FuncOp source) {
-  SmallVector<StringRef> names;
-  SmallVector<Type> types;
-  auto add = [&](ArrayRef<StringRef> some, Type type) {
-    names.append(some.begin(), some.end());
-    types.append(some.size(), type);
-  };
-  auto ref = [&](Type of) -> Type {
-    return tile::RefType::get(b.getContext(), of);
-  };
-  add({"q", "kv", "shared"}, ref(element));
-  add({"offsets", "key_offsets"}, ref(b.getI32Type()));
-  add({"before", "before_logs"}, ref(b.getF32Type()));
-  add({"out"}, ref(element));
-  add({"after", "after_logs"}, ref(b.getF32Type()));
-  add({"N", "H", "D", "R", "E", "T", "later", "q_stride", "kv_stride",
-       "shared_stride", "out_stride"},
-      b.getIndexType());
-  add({"scale"}, b.getF32Type());
-  function =
-      func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
-  function->setAttr(tile::kKernelAttr, b.getUnitAttr());
-  function->setAttr(tile::kScheduleAttr, schedule);
-  function->setAttr("kdac.v_tile", b.getI64IntegerAttr(rows));
-  function->setAttr("kdac.grid", b.getStringAttr("N * H * ceildiv(T, " +
-                                                 std::to_string(rows) + ")"));
-  b.setInsertionPointToStart(function.addEntryBlock());
-  for (auto [i, name] : llvm::enumerate(names)) {
-    args[name] = function.getArgument(i);
-    function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
-  }
-}
 
 /// What the program's rows are, the last ones first: they see the most keys.
 /// Sequences shorter than the longest have programs without rows.
@@ -341,7 +304,7 @@ SmallVector<Value> PromptForm::goThrough(Value first, Value end,
 }
 
 void PromptForm::build() {
-  b.awaitOtherCalls(function, schedule);
+  awaitOtherCalls();
   locate();
   Value at = b.addI(b.mulI(row, arg("q_stride")), b.mulI(head, arg("D")));
   query = loadTile("q", at, count, own, rows, values);

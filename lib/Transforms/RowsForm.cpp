@@ -3,10 +3,10 @@
 // row, or a stretch of one, as a vector.
 #include "RowsForm.h"
 #include "GatedProduct.h"
+#include "KernelFunction.h"
 #include "OnlyOp.h"
-#include "TileBuilder.h"
+#include "kdac/Dialect/ElementType.h"
 
-#include "llvm/ADT/StringMap.h"
 #include "llvm/ADT/TypeSwitch.h"
 #include "llvm/Support/MathExtras.h"
 
@@ -38,6 +38,23 @@ FailureOr<Operation *> matchRows(func::FuncOp function) {
            << "expected one op on rows with form rows, but got " << found.size()
            << " ops";
   return found.front();
+}
+
+static Variant variantOf(Operation *op) {
+  Variant v;
+  v.form = Form::Rows;
+  v.dtype = floatDType(elementOf(op->getOperand(0)));
+  v.rows = llvm::TypeSwitch<Operation *, RowOp>(op)
+               .Case([](dplr::RmsNormOp) { return RowOp::Norm; })
+               .Case([](dplr::AddOp) { return RowOp::Add; })
+               .Case([](dplr::GatherOp) { return RowOp::Gather; })
+               .Case([](dplr::CombineOp) { return RowOp::Combine; })
+               .Case([](dplr::LatentOp) { return RowOp::Latent; })
+               .Case([](dplr::MixOp) { return RowOp::Mix; })
+               .Case([](dplr::GatedProductOp product) {
+                 return *parseRowOp(dplr::stringifyProduct(product.getKind()));
+               });
+  return v;
 }
 
 /// The longest row of an op that holds one at once; nothing of others.
@@ -75,20 +92,15 @@ tile::ScheduleAttr chooseRows(Operation *op, const Target &target) {
 
 namespace {
 
-/// One kernel function; its insertion point is inside the body.
-class RowsForm {
+class RowsForm : public KernelFunction {
 public:
   RowsForm(func::FuncOp source, Operation *op, tile::ScheduleAttr schedule)
-      : op(op), schedule(schedule), base(source), b(source.getLoc(), base),
-        width(schedule.getVTile()) {
-    createFunction(source);
-  }
+      : KernelFunction(source, "", variantOf(op), schedule), op(op),
+        width(schedule.getVTile()), element(elementOf(op->getOperand(0))) {}
   void build();
 
 private:
-  void createFunction(func::FuncOp source);
   void locate(bool isWholeRow);
-  void awaitOtherCalls();
   Value at(StringRef name, Value number);
   Value load(StringRef name);
   Value loadAt(StringRef name, Value offset, Value columns);
@@ -106,91 +118,15 @@ private:
   Value place(Value &isPlaced);
   void buildLatent();
   void buildMix();
-  Value arg(StringRef name) const { return args.lookup(name); }
 
   Operation *op;
-  tile::ScheduleAttr schedule;
-  OpBuilder base;
-  TileBuilder b;
   int64_t width; ///< of the program's vector
-  func::FuncOp function;
   Type element;
-  llvm::StringMap<Value> args;
   Value row;          ///< of this program
   Value first, count; ///< columns of it
 };
 
 } // namespace
-
-/// Canonical order: see kernelArgs in include/kdac/Variant/Variant.h.
-void RowsForm::createFunction(func::FuncOp source) {
-  element = elementOf(op->getOperand(0));
-  SmallVector<StringRef> names, rows, sizes = {"T", "D"}, scales;
-  llvm::TypeSwitch<Operation *>(op)
-      .Case([&](dplr::RmsNormOp) {
-        names = {"x", "branch", "weight", "sum", "out"};
-        rows = {"x", "branch", "sum", "out"};
-        scales = {"eps"};
-      })
-      .Case([&](dplr::AddOp) { names = rows = {"x", "branch", "out"}; })
-      .Case([&](dplr::GatedProductOp product) {
-        names = rows = {"gate", "up", "out"};
-        if (product.getKind() == dplr::Product::Situ)
-          scales = {"beta", "linear"};
-      })
-      .Case([&](dplr::GatherOp) {
-        names = {"x", "index", "out"};
-        rows = {"x", "out"};
-        sizes.push_back("R");
-      })
-      .Case([&](dplr::CombineOp) {
-        names = {"x", "index", "scales", "out"};
-        rows = {"x", "out"};
-        sizes.append({"R", "E"});
-      })
-      .Case([&](dplr::LatentOp) {
-        names = {"x", "weight", "slots", "positions", "table", "out"};
-        rows = {"x", "out"};
-        sizes.append({"rank", "R", "S", "P", "page"});
-        scales = {"eps"};
-      })
-      .Case([&](dplr::MixOp) {
-        names = {"x", "query", "out"};
-        rows = {"x", "out"};
-        sizes.append({"E", "x_pitch"});
-        scales = {"eps"};
-      });
-  SmallVector<std::string> all;
-  SmallVector<Type> types;
-  auto add = [&](const Twine &name, Type type) {
-    all.push_back(name.str());
-    types.push_back(type);
-  };
-  for (StringRef name : names) {
-    Type type = element;
-    if (name == "weight" || name == "query" || name == "scales")
-      type = b.getF32Type();
-    else if (!llvm::is_contained(rows, name))
-      type = b.getI32Type();
-    add(name, tile::RefType::get(b.getContext(), type));
-  }
-  for (StringRef name : sizes)
-    add(name, b.getIndexType());
-  for (StringRef name : rows)
-    add(name + "_stride", b.getIndexType());
-  for (StringRef name : scales)
-    add(name, b.getF32Type());
-  function =
-      func::FuncOp::create(b, source.getName(), b.getFunctionType(types, {}));
-  function->setAttr(tile::kKernelAttr, b.getUnitAttr());
-  function->setAttr(tile::kScheduleAttr, schedule);
-  function->setAttr("kdac.v_tile", b.getI64IntegerAttr(width));
-  b.setInsertionPointToStart(function.addEntryBlock());
-  for (auto [i, name] : llvm::enumerate(all)) {
-    args[name] = function.getArgument(i);
-    function.setArgAttr(i, "kdac.name", b.getStringAttr(name));
-  }
-}
 
 /// A program has a row, or `width` columns of one: neighbours have neighbouring
 /// columns.
@@ -207,12 +143,8 @@ void RowsForm::locate(bool isWholeRow) {
     count = b.minI(b.index(width), b.subI(arg("D"), first));
     grid += " * ceildiv(D, " + std::to_string(width) + ")";
   }
-  function->setAttr("kdac.grid", b.getStringAttr(grid));
+  setGrid(grid);
 }
-
-/// What kernels of other calls wrote is needed from here on; only parameters
-/// are read before (Kernel.h).
-void RowsForm::awaitOtherCalls() { b.awaitOtherCalls(function, schedule); }
 
 /// Where the program's columns of row `number` begin.
 Value RowsForm::at(StringRef name, Value number) {

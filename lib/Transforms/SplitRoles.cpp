@@ -1,5 +1,5 @@
+#include "KernelFunction.h"
 #include "Roles.h"
-#include "TileBuilder.h"
 #include "kdac/Passes.h"
 #include "kdac/Target/Targets.h"
 
@@ -41,7 +41,6 @@ public:
   void split();
 
 private:
-  BlockArgument argument(func::FuncOp function, StringRef name);
   void findParts();
   func::FuncOp clone(StringRef name, IRMapping &mapping);
   void makePrepare();
@@ -89,19 +88,12 @@ const char *Splitter::missing() {
     return "a tile.program_id";
   if (!workspaceOf(kernel))
     return "a workspace";
-  for (const char *size : {"N", "HV"})
-    if (!argument(kernel, size))
+  for (const char *name : {"N", "HV"}) {
+    BlockArgument size = argumentOf(kernel, name);
+    if (!size || !size.getType().isIndex())
       return "sizes N and HV among its arguments";
+  }
   return nullptr;
-}
-
-BlockArgument Splitter::argument(func::FuncOp function, StringRef name) {
-  for (BlockArgument argument : function.getArguments())
-    if (auto attr = function.getArgAttrOfType<StringAttr>(
-            argument.getArgNumber(), "kdac.name");
-        attr && attr.getValue() == name && argument.getType().isIndex())
-      return argument;
-  return {};
 }
 
 /// What the chain takes from prepare, looking through what it makes again.
@@ -185,12 +177,11 @@ void Splitter::makePrepare() {
   auto id = *prepare.getOps<tile::ProgramIdOp>().begin();
 
   // The original program numbers count slices of V; a turn replaces the slice.
-  OpBuilder builder(id);
-  TileBuilder b(kernel.getLoc(), builder);
+  TileBuilder b(id);
   b.setInsertionPointAfter(id);
   Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
-  Value turns =
-      b.divI(programs, b.mulI(argument(prepare, "N"), argument(prepare, "HV")));
+  Value heads = b.mulI(argumentOf(prepare, "N"), argumentOf(prepare, "HV"));
+  Value turns = b.divI(programs, heads);
   Value turn = b.remI(id, turns);
   int64_t slices = kernel->getAttrOfType<IntegerAttr>("kdac.slices").getInt();
   Value head = b.divI(id, turns);
@@ -247,9 +238,7 @@ void Splitter::makeChain() {
   func::FuncOp copy = clone(name + "_chain", mapping);
   auto copyLoop = cast<scf::ForOp>(mapping.lookup(loop.getOperation()));
   auto copyCut = cast<tile::CutOp>(mapping.lookup(cut.getOperation()));
-  OpBuilder builder(copyLoop);
-  TileBuilder b(kernel.getLoc(), builder);
-  b.setInsertionPoint(copyLoop);
+  TileBuilder b(copyLoop);
   SmallVector<Value> views;
   for (const Part &part : parts)
     views.push_back(view(b, copy, part, mapping));

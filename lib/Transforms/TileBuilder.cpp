@@ -1,5 +1,4 @@
 #include "TileBuilder.h"
-#include "kdac/Target/Targets.h"
 
 using namespace mlir;
 
@@ -199,16 +198,6 @@ Value TileBuilder::dot(Value a, Value b, Value acc, bool transA, bool transB) {
   auto bType = cast<RankedTensorType>(b.getType());
   auto type = tileType({aType.getDimSize(transA), bType.getDimSize(!transB)});
   return tile::DotOp::create(*this, type, a, b, acc, transA, transB);
-}
-
-void TileBuilder::awaitOtherCalls(func::FuncOp kernel,
-                                  tile::ScheduleAttr schedule) {
-  const Target *target = findTarget(schedule.getTarget());
-  if (!target || !target->hasDependentLaunch)
-    return;
-  tile::AwaitLaunchOp::create(*this);
-  tile::StartNextOp::create(*this);
-  kernel->setAttr(tile::kWaitsAttr, getUnitAttr());
 }
 
 } // namespace kdac

@@ -16,8 +16,9 @@ namespace kdac {
 /// name says otherwise; `op` is the operand type of products.
 class TileBuilder : public mlir::ImplicitLocOpBuilder {
 public:
-  TileBuilder(mlir::Location loc, mlir::OpBuilder &builder)
-      : ImplicitLocOpBuilder(loc, builder) {}
+  /// Builds in front of `op`, at its location.
+  explicit TileBuilder(mlir::Operation *op)
+      : ImplicitLocOpBuilder(op->getLoc(), op) {}
 
   using Value = mlir::Value;
   mlir::RankedTensorType tileType(llvm::ArrayRef<int64_t> shape,
@@ -55,10 +56,6 @@ public:
   /// Exact conversion to f32, or rounding from f32 to `element`.
   Value toF32(Value x);
   Value round(Value x, mlir::Type element);
-
-  /// Waits for the kernels of other calls where the target overlaps them, and
-  /// lets the next one begin; says so on `kernel`.
-  void awaitOtherCalls(mlir::func::FuncOp kernel, tile::ScheduleAttr schedule);
 
   // Shape.
   Value splat(Value scalar, llvm::ArrayRef<int64_t> shape);
