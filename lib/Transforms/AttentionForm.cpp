@@ -157,15 +157,9 @@ private:
   void storePartial(ValueRange carried);
   Value loadSplits(Value at, Value first, int64_t count, Value some,
                    float otherwise);
-  Value filled(ArrayRef<int64_t> shape, float x) {
-    return arith::ConstantOp::create(
-        b, DenseElementsAttr::get(b.tileType(shape), x));
-  }
-  Value isLess(Value x, Value y) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
-  }
-  Value select(Value condition, Value x, Value y) {
-    return arith::SelectOp::create(b, condition, x, y);
+  Value isNonNegative(Value number) {
+    return arith::CmpIOp::create(b, arith::CmpIPredicate::sge, number,
+                                 b.index(0));
   }
   /// The first element of sequence `n`, split `s`, head `h` of the sums.
   Value sumAt(Value n, Value s, Value h);
@@ -209,12 +203,10 @@ void AttentionForm::countSplits() {
                     b.getStringAttr("N * H * (splits * " + text(values) +
                                     " + ceildiv(splits, " + text(kSplitLine) +
                                     ") * " + text(2 * kSplitLine) + ") * 4"));
-  groups = b.divI(b.addI(arg("H"), b.index(heads - 1)), b.index(heads));
+  groups = b.ceilDiv(arg("H"), heads);
   splits =
       b.maxI(b.index(1), b.divI(b.index(programs), b.mulI(arg("N"), groups)));
-  pitch = b.mulI(
-      b.divI(b.addI(splits, b.index(kSplitLine - 1)), b.index(kSplitLine)),
-      b.index(kSplitLine));
+  pitch = b.mulI(b.ceilDiv(splits, kSplitLine), b.index(kSplitLine));
   memory = tile::ViewOp::create(
       b, tile::RefType::get(b.getContext(), b.getF32Type()), arg("workspace"),
       0, Value());
@@ -239,16 +231,13 @@ Value AttentionForm::totalAt(Value n, Value h) {
 /// the last in use as many, those behind it none.
 void AttentionForm::shareKeys(Value n) {
   Value zero = b.index(0), one = b.index(1);
-  slot = tile::LoadScalarOp::create(b, b.getIndexType(), arg("slots"), n, n);
-  Value isSlot = arith::AndIOp::create(
-      b, isLess(slot, arg("S")),
-      arith::CmpIOp::create(b, arith::CmpIPredicate::sge, slot, zero));
-  keys =
-      tile::LoadScalarOp::create(b, b.getIndexType(), arg("lengths"), n, zero);
+  slot = b.loadIndex(arg("slots"), n, n);
+  Value isSlot = b.both(b.isLess(slot, arg("S")), isNonNegative(slot));
+  keys = b.loadIndex(arg("lengths"), n, zero);
   Value room = b.mulI(arg("table_pitch"), b.index(kPageKeys));
-  keys = select(isSlot, b.maxI(zero, b.minI(keys, room)), zero);
-  slot = select(isSlot, slot, zero);
-  turns = b.divI(b.addI(keys, b.index(turnKeys - 1)), b.index(turnKeys));
+  keys = b.select(isSlot, b.maxI(zero, b.minI(keys, room)), zero);
+  slot = b.select(isSlot, slot, zero);
+  turns = b.ceilDiv(keys, turnKeys);
   turnsEach = b.maxI(one, b.divI(b.addI(turns, b.subI(splits, one)), splits));
 }
 
@@ -274,18 +263,14 @@ std::pair<Value, Value> AttentionForm::pageOf(Value number) {
                        b.index(turnKeys));
   Value entry = b.addI(b.mulI(slot, arg("table_pitch")),
                        b.divI(known, b.index(kPageKeys)));
-  Value table = tile::GuardOp::create(b, arg("table").getType(), arg("table"),
-                                      isLess(zero, keys));
-  Value page =
-      tile::LoadScalarOp::create(b, b.getIndexType(), table, entry, none);
-  Value isPage = arith::AndIOp::create(
-      b, isLess(page, arg("P")),
-      arith::CmpIOp::create(b, arith::CmpIPredicate::sge, page, zero));
+  Value table = b.guarded(arg("table"), b.isLess(zero, keys));
+  Value page = b.loadIndex(table, entry, none);
+  Value isPage = b.both(b.isLess(page, arg("P")), isNonNegative(page));
   Value row = b.addI(b.mulI(page, b.index(kPageKeys)),
                      b.remI(known, b.index(kPageKeys)));
   Value rows = b.subI(end, position);
-  return {select(isPage, b.mulI(row, arg("D")), zero),
-          select(isPage, rows, zero)};
+  return {b.select(isPage, b.mulI(row, arg("D")), zero),
+          b.select(isPage, rows, zero)};
 }
 
 /// Scores of a turn's keys, then what they add.
@@ -301,9 +286,9 @@ SmallVector<Value> AttentionForm::turn(Value number, ValueRange carried) {
   score = b.mul(score, b.splat(b.mul(arg("scale"), log2e), shape));
   Value numbers =
       tile::IotaOp::create(b, b.tileType(shape, b.getIndexType()), 1);
-  Value exists = isLess(numbers, b.splat(rows, shape));
-  score = select(exists, score,
-                 filled(shape, -std::numeric_limits<float>::infinity()));
+  Value exists = b.isLess(numbers, b.splat(rows, shape));
+  score = b.select(exists, score,
+                   b.filled(shape, -std::numeric_limits<float>::infinity()));
   Value next = arith::MaxNumFOp::create(b, top, b.greatest(score, 1));
   Value factor = b.exp2(b.sub(top, next));
   Value weight = b.exp2(b.sub(score, b.rowFactor(next, score)));
@@ -315,7 +300,7 @@ SmallVector<Value> AttentionForm::turn(Value number, ValueRange carried) {
 
 /// A split without keys leaves nothing: nobody reads it.
 void AttentionForm::storePartial(ValueRange carried) {
-  Value count = select(isLess(b.index(0), end), headCount, b.index(0));
+  Value count = b.select(b.isLess(b.index(0), end), headCount, b.index(0));
   auto storeHeads = [&](Value x, Value base) {
     tile::StoreOp::create(b, x, memory, b.addI(base, split), pitch,
                           ValueRange{count}, 4, false);
@@ -339,22 +324,18 @@ void AttentionForm::buildSplit() {
   shareKeys(sequence);
   Value first = b.minI(b.mulI(split, turnsEach), turns);
   last = b.minI(b.addI(first, turnsEach), turns);
-  Value some = isLess(first, last);
-  end = select(some, b.minI(keys, b.mulI(last, b.index(turnKeys))), b.index(0));
+  Value some = b.isLess(first, last);
+  end =
+      b.select(some, b.minI(keys, b.mulI(last, b.index(turnKeys))), b.index(0));
   Value at = b.mulI(b.addI(b.mulI(sequence, arg("H")), firstHead), arg("D"));
   query = loadRows(arg("q"), at, headCount, heads, true);
   queryRest = loadRows(arg("q"), at, headCount, heads, false);
-  auto loop = scf::ForOp::create(
-      b, first, last, b.index(1),
-      ValueRange{filled({heads}, std::numeric_limits<float>::lowest()),
-                 filled({heads}, 0), filled({heads, values}, 0)});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    scf::YieldOp::create(
-        b, turn(loop.getInductionVar(), loop.getRegionIterArgs()));
-  }
-  storePartial(loop.getResults());
+  SmallVector<Value> nothing = {
+      b.filled({heads}, std::numeric_limits<float>::lowest()),
+      b.filled({heads}, 0), b.filled({heads, values}, 0)};
+  storePartial(b.carry(
+      first, last, b.index(1), nothing,
+      [&](Value number, ValueRange carried) { return turn(number, carried); }));
   func::ReturnOp::create(b);
 }
 
@@ -367,8 +348,8 @@ Value AttentionForm::loadSplits(Value at, Value first, int64_t count,
       ValueRange{b.subI(pitch, first)}, kAccess, false);
   Value numbers =
       tile::IotaOp::create(b, b.tileType({count}, b.getIndexType()), 0);
-  Value exists = isLess(numbers, b.splat(some, {count}));
-  return select(exists, x, filled({count}, otherwise));
+  Value exists = b.isLess(numbers, b.splat(some, {count}));
+  return b.select(exists, x, b.filled({count}, otherwise));
 }
 
 /// The splits of a head, each times 2^(its largest score - the largest of all):
@@ -396,13 +377,9 @@ void AttentionForm::buildJoin() {
   Value top = b.greatest(tops, 0);
   Value total =
       b.sum(b.mul(b.exp2(b.sub(tops, b.splat(top, {most}))), totals), 0);
-  Value rounds = b.divI(b.addI(live, b.index(together - 1)), b.index(together));
-  auto loop = scf::ForOp::create(b, b.index(0), rounds, b.index(1),
-                                 ValueRange{filled({width}, 0)});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value first = b.mulI(loop.getInductionVar(), b.index(together));
+  Value rounds = b.ceilDiv(live, together);
+  auto addSome = [&](Value number, ValueRange sum) -> SmallVector<Value> {
+    Value first = b.mulI(number, b.index(together));
     Value rest = b.subI(live, first);
     Value sums =
         tile::LoadOp::create(b, b.tileType({together, width}), memory,
@@ -413,14 +390,15 @@ void AttentionForm::buildJoin() {
         b.exp2(b.sub(loadSplits(topAt(n, h), first, together, rest, lowest),
                      b.splat(top, {together})));
     Value some = b.sum(b.mul(sums, b.rowFactor(factors, sums)), 0);
-    scf::YieldOp::create(b, b.add(loop.getRegionIterArg(0), some));
-  }
+    return {b.add(sum[0], some)};
+  };
+  Value sum = b.carry(rounds, b.filled({width}, 0), addSome)[0];
   // Without a key that exists there is nothing to divide by.
   Value isSome =
       arith::CmpFOp::create(b, arith::CmpFPredicate::OGT, total, b.f32(0));
   Value inverse =
-      select(isSome, arith::DivFOp::create(b, b.f32(1), total), b.f32(0));
-  Value out = b.mul(loop.getResult(0), b.splat(inverse, {width}));
+      b.select(isSome, arith::DivFOp::create(b, b.f32(1), total), b.f32(0));
+  Value out = b.mul(sum, b.splat(inverse, {width}));
   Value at = b.addI(b.mulI(row, arg("R")), firstColumn);
   tile::StoreOp::create(b, b.round(out, element), arg("out"), at, b.index(1),
                         ValueRange{columns}, kAccess, false);

@@ -159,7 +159,7 @@ Value ChunkForm::addUpdates(Value state, Value keys, Value w) {
   // Without an erase W is v, as loaded.
   if (refined && kernel.problem.recurrence.getDelta()) {
     Value rest = b.sub(w, b.toF32(rounded));
-    rest = arith::SelectOp::create(b, isLast, rest, b.constantLike(rest, 0.0));
+    rest = b.select(isLast, rest, b.constantLike(rest, 0.0));
     state = b.dot(keys, op(rest), state, /*transA=*/true);
   }
   return b.dot(keys, rounded, state, /*transA=*/true);
@@ -191,8 +191,7 @@ Value ChunkForm::nextState(const Chunk &c, Value state, Value w) {
 Value ChunkForm::body(Value number, Value state) {
   kernel.markCut(number);
   if (refined)
-    isLast = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                   b.addI(number, b.index(1)), chunks);
+    isLast = b.isEqual(b.addI(number, b.index(1)), chunks);
   Chunk c = load(number);
   auto [akk, aqk] = grams(c);
   // Both products of the state stand together: they share its fragments.
@@ -220,15 +219,10 @@ Value ChunkForm::body(Value number, Value state) {
 void ChunkForm::build() {
   chunks = arith::CeilDivSIOp::create(b, kernel.length, b.index(chunk));
   Value initial = kernel.loadState();
-  auto loop = scf::ForOp::create(b, b.index(0), chunks, b.index(1),
-                                 ValueRange{initial});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value next = body(loop.getInductionVar(), loop.getRegionIterArg(0));
-    scf::YieldOp::create(b, next);
-  }
-  kernel.storeState(loop.getResult(0));
+  kernel.storeState(
+      b.carry(chunks, initial, [&](Value number, ValueRange state) {
+        return SmallVector<Value>{body(number, state[0])};
+      })[0]);
   kernel.finish();
 }
 

@@ -143,8 +143,7 @@ void KernelBuilder::locateProgram() {
   firstColumn = b.mulI(slice, b.index(valueTile));
   Value width = b.index(problem.valueDim());
   if (isTransfer)
-    width = arith::SelectOp::create(b, isTransfer, b.index(problem.keyDim()),
-                                    width);
+    width = b.select(isTransfer, b.index(problem.keyDim()), width);
   bool isEven = problem.valueDim() % valueTile == 0;
   columns = isEven && schedule.getForm() == "step"
                 ? b.index(valueTile)
@@ -171,19 +170,17 @@ void KernelBuilder::locateSequence() {
   // Offsets live in device memory, where the host cannot check them: clamping
   // to the buffer turns bad ones into wrong results, never into wild accesses.
   auto offset = [&](Value n) -> Value {
-    return tile::LoadScalarOp::create(b, b.getIndexType(), arg("offsets"), n,
-                                      b.mulI(n, arg("T")));
+    return b.loadIndex(arg("offsets"), n, b.mulI(n, arg("T")));
   };
   Value next = b.addI(sequence, b.index(1));
   Value packed = tile::PresentOp::create(b, arg("offsets"));
-  tokenLimit =
-      arith::SelectOp::create(b, packed, arg("T"), b.mulI(arg("N"), arg("T")));
+  tokenLimit = b.select(packed, arg("T"), b.mulI(arg("N"), arg("T")));
   begin = b.minI(b.maxI(offset(sequence), b.index(0)), tokenLimit);
   sequenceBegin = begin;
   Value end = b.minI(b.maxI(offset(next), begin), tokenLimit);
   length = b.subI(end, begin);
   if (isReal) {
-    length = arith::SelectOp::create(b, isReal, length, b.index(0));
+    length = b.select(isReal, length, b.index(0));
     guard("ht", isReal);
   }
   if (schedule.getForm() == "chunk")
@@ -229,7 +226,7 @@ Value KernelBuilder::loadPerHead(StringRef name, Value first, int64_t rows,
   Value ref = arg(name), stride = arg((name + "_stride").str());
   Value start = b.addI(b.mulI(first, stride), valueHead);
   if (rows == 0)
-    return tile::LoadScalarOp::create(b, b.getF32Type(), ref, start, b.f32(0));
+    return b.loadF32(ref, start);
   Type element = cast<tile::RefType>(ref.getType()).getElementType();
   int64_t align = element.getIntOrFloatBitWidth() / 8;
   return b.toF32(tile::LoadOp::create(b, b.tileType({rows}, element), ref,
@@ -257,8 +254,7 @@ static dplr::LogDecayOp mappedGate(const Problem &problem) {
 
 void KernelBuilder::loadGateParameters() {
   if (problem.decayRank() == 1)
-    constantGate = tile::LoadScalarOp::create(b, b.getF32Type(), arg("g"),
-                                              valueHead, b.f32(0));
+    constantGate = b.loadF32(arg("g"), valueHead);
   if (!mappedGate(problem))
     return;
   // exp(A_log), kept finite so that it never meets a zero as inf * 0. A GPU's
@@ -270,13 +266,11 @@ void KernelBuilder::loadGateParameters() {
         tile::LoadOp::create(b, b.tileType({width}), arg("A_log"), valueHead,
                              b.index(0), ValueRange{b.index(width)}, 4, false);
   } else {
-    rateLog = tile::LoadScalarOp::create(b, b.getF32Type(), arg("A_log"),
-                                         valueHead, b.f32(0));
+    rateLog = b.loadF32(arg("A_log"), valueHead);
   }
   gateRate = b.exp2(b.min(b.mul(rateLog, kLog2E), 126.0));
   if (problem.decayRank() != 3) {
-    gateBias = tile::LoadScalarOp::create(b, b.getF32Type(), arg("dt_bias"),
-                                          valueHead, b.f32(0));
+    gateBias = b.loadF32(arg("dt_bias"), valueHead);
     return;
   }
   int64_t width = problem.keyDim();
@@ -330,7 +324,7 @@ Value KernelBuilder::logDecay(Value gate, int64_t rows, Value valid) {
   if (!tile::hasWarpRoles(schedule) || problem.decayRank() < 3)
     return b.maskRows(decay, valid);
   // A decay is finite, and a factor of its row merges with its others.
-  Value ones = b.constantLike(b.splat(b.f32(0), {rows}), 1.0);
+  Value ones = b.filled({rows}, 1);
   return b.mul(decay, b.rowFactor(b.maskRows(ones, valid), decay));
 }
 
@@ -362,15 +356,8 @@ void KernelBuilder::storeOut(Value out, Value first, Value valid) {
                         oneToken ? b.index(1) : stride, sizes, align, false);
 }
 
-Value KernelBuilder::guarded(Value ref, Value condition) {
-  return tile::GuardOp::create(b, ref.getType(), ref, condition);
-}
-
 Value KernelBuilder::isSlot(Value index) {
-  using arith::CmpIPredicate;
-  Value low = arith::CmpIOp::create(b, CmpIPredicate::sge, index, b.index(0));
-  Value high = arith::CmpIOp::create(b, CmpIPredicate::slt, index, arg("pool"));
-  return arith::AndIOp::create(b, low, high);
+  return b.isWithin(index, arg("pool"));
 }
 
 /// Where the state comes from and goes to. Indices live in device memory, where
@@ -382,23 +369,21 @@ void KernelBuilder::locateSlots() {
   if (!op.getSlots())
     return;
   auto load = [&](StringRef name, Value offset, Value otherwise) -> Value {
-    return tile::LoadScalarOp::create(b, b.getIndexType(), arg(name), offset,
-                                      otherwise);
+    return b.loadIndex(arg(name), offset, otherwise);
   };
   slot = load("slots", sequence, sequence);
   source = op.getSources() ? load("sources", sequence, slot) : slot;
   Value status = load("status", b.index(0), b.index(-1));
-  valid =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, status, b.index(0));
-  isOwned = arith::AndIOp::create(b, valid, isSlot(slot));
-  hasSource = arith::AndIOp::create(b, isOwned, isSlot(source));
+  valid = b.isLess(status, b.index(0));
+  isOwned = b.both(valid, isSlot(slot));
+  hasSource = b.both(isOwned, isSlot(source));
   guardArguments(isOwned);
 }
 
 /// The argument, absent where `condition` does not hold.
 void KernelBuilder::guard(StringRef name, Value condition) {
   if (Value ref = arg(name))
-    args[name] = guarded(ref, condition);
+    args[name] = b.guarded(ref, condition);
 }
 
 /// A skipped sequence reads zeros everywhere, which makes its output zero.
@@ -496,31 +481,26 @@ void KernelBuilder::prefetchState() {
   Value id =
       b.addI(tile::ProgramIdOp::create(b, b.getIndexType()), b.index(ahead));
   Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
-  Value exists =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::slt, id, programs);
+  Value exists = b.isLess(id, programs);
   Value base = b.mulI(id, b.index(slice));
   if (arg("pool")) {
     int64_t slices = problem.valueDim() / valueTile;
     Value state = b.divI(id, b.index(slices));
     Value next = b.divI(state, arg("HV"));
-    Value indices =
-        tile::GuardOp::create(b, arg("slots").getType(), arg("slots"), exists);
-    Value from =
-        tile::LoadScalarOp::create(b, b.getIndexType(), indices, next, next);
+    Value indices = b.guarded(arg("slots"), exists);
+    Value from = b.loadIndex(indices, next, next);
     if (Value sources = arg("sources")) {
-      sources = tile::GuardOp::create(b, sources.getType(), sources, exists);
-      from =
-          tile::LoadScalarOp::create(b, b.getIndexType(), sources, next, from);
+      sources = b.guarded(sources, exists);
+      from = b.loadIndex(sources, next, from);
     }
-    exists = arith::AndIOp::create(b, exists, isSlot(from));
+    exists = b.both(exists, isSlot(from));
     Value head = b.remI(state, arg("HV"));
     Value column = b.mulI(b.remI(id, b.index(slices)), b.index(slice));
     base = b.addI(b.addI(b.mulI(from, arg("slot_pitch")),
                          b.mulI(head, arg("head_pitch"))),
                   column);
   }
-  Value ref =
-      tile::GuardOp::create(b, arg("h0").getType(), given["h0"], exists);
+  Value ref = b.guarded(given["h0"], exists);
   tile::PrefetchOp::create(b, ref, base, slice, /*now=*/false);
 }
 
@@ -539,9 +519,8 @@ void KernelBuilder::storeState(Value state) {
 }
 
 void KernelBuilder::storeStateAfter(Value state, Value tokens) {
-  Value isEnd =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tokens, length);
-  storeState(state, guarded(unlessSnapshots(arg("ht")), isEnd), slot);
+  Value isEnd = b.isEqual(tokens, length);
+  storeState(state, b.guarded(unlessSnapshots(arg("ht")), isEnd), slot);
 }
 
 /// `ref` where a call has no snapshots.
@@ -551,20 +530,19 @@ Value KernelBuilder::unlessSnapshots(Value ref) {
     return ref;
   Value given = tile::PresentOp::create(b, snapshots);
   Value yes = arith::ConstantOp::create(b, b.getBoolAttr(true));
-  return guarded(ref, arith::XOrIOp::create(b, given, yes));
+  return b.guarded(ref, arith::XOrIOp::create(b, given, yes));
 }
 
 /// The slot that the state after `token` goes to, or -1.
 Value KernelBuilder::snapshotOf(Value token) {
-  return tile::LoadScalarOp::create(b, b.getIndexType(), arg("snapshots"),
-                                    token, b.index(-1));
+  return b.loadIndex(arg("snapshots"), token, b.index(-1));
 }
 
 void KernelBuilder::storeSnapshot(Value state, Value token) {
   if (!arg("snapshots"))
     return;
   Value index = snapshotOf(token);
-  storeState(state, guarded(arg("ht"), isSlot(index)), index);
+  storeState(state, b.guarded(arg("ht"), isSlot(index)), index);
 }
 
 func::FuncOp buildSlotCheck(const KernelBuilder &kernel) {

@@ -208,7 +208,6 @@ private:
   Value isSlot(Value index);
   Value snapshotOf(Value token);
   Channels channelsOf(llvm::StringRef name, const MappedOperand &source);
-  Value guarded(Value ref, Value condition);
   void loadGateParameters();
   Value mapGate(Value logits);
   Value loadRows(llvm::StringRef name, Value first, Value offset, int64_t rows,

@@ -21,9 +21,7 @@ static KernelBuilder::Channels blockChannels(KernelBuilder &kernel) {
              : "(" + grid + " * less(H, HV))";
   Value keys = b.mulI(kernel.arg("H"), b.index(kernel.problem.keyDim()));
   Value values = b.mulI(kernel.arg("HV"), b.index(kernel.problem.valueDim()));
-  auto blocksOf = [&](Value all) {
-    return b.divI(b.addI(all, b.index(width - 1)), b.index(width));
-  };
+  auto blocksOf = [&](Value all) { return b.ceilDiv(all, width); };
   Value keyBlocks = blocksOf(keys), firstValue = b.addI(keyBlocks, keyBlocks);
   KernelBuilder::RowProgram program = kernel.locateRows(
       isLogged ? b.addI(firstValue, blocksOf(values)) : firstValue, grid,
@@ -35,7 +33,7 @@ static KernelBuilder::Channels blockChannels(KernelBuilder &kernel) {
   Value isKey = isFrom(keyBlocks), isValue = isFrom(firstValue);
   auto choose = [&](Value condition, Value x, Value otherwise) -> Value {
     if (!isa<tile::RefType>(x.getType()))
-      return arith::SelectOp::create(b, condition, x, otherwise);
+      return b.select(condition, x, otherwise);
     return tile::ChooseOp::create(b, x.getType(), x, condition, otherwise);
   };
   auto pick = [&](Value q, Value k, Value v) {

@@ -50,14 +50,14 @@ static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
 Value KernelBuilder::inputAt(const Channels &c, Value position, Value entry) {
   Value isToken =
       arith::CmpIOp::create(b, arith::CmpIPredicate::sge, position, b.index(0));
-  Value cache = hasSource ? guarded(c.cache, hasSource) : c.cache;
+  Value cache = hasSource ? b.guarded(c.cache, hasSource) : c.cache;
   Value ref =
       tile::ChooseOp::create(b, cache.getType(), c.tokens, isToken, cache);
   Value token = b.addI(b.mulI(b.addI(begin, position), c.stride), c.first);
   auto [kept, keptStride] = cacheAddress(b, b.mulI(source, c.pitch), c.first,
                                          c.all, entry, c.isFull ? c.taps : 0);
-  Value base = arith::SelectOp::create(b, isToken, token, kept);
-  Value stride = arith::SelectOp::create(b, isToken, b.index(1), keptStride);
+  Value base = b.select(isToken, token, kept);
+  Value stride = b.select(isToken, b.index(1), keptStride);
   return b.toF32(tile::LoadOp::create(
       b, b.tileType({c.tileWidth}, elementOf(ref)), ref, base, stride,
       ValueRange{c.count}, bytesOf(ref), false));
@@ -96,10 +96,9 @@ std::vector<KernelBuilder::Channels> KernelBuilder::allChannels() {
         std::pair("v", &problem.v)})
     if (operand->conv)
       all.push_back(channelsOf(name, *operand));
-  Value isAlone =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, arg("HV"), arg("H"));
+  Value isAlone = b.isEqual(arg("HV"), arg("H"));
   for (Channels &c : llvm::drop_end(all)) // of q and k
-    c.cache = guarded(c.cache, isAlone);
+    c.cache = b.guarded(c.cache, isAlone);
   return all;
 }
 
@@ -132,12 +131,11 @@ void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
 void KernelBuilder::moveCaches(ArrayRef<Channels> channels) {
   if (channels.empty())
     return;
-  Value isEmpty =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::eq, length, b.index(0));
+  Value isEmpty = b.isEqual(length, b.index(0));
   std::vector<Channels> moved(channels);
   for (Channels &c : moved) {
-    c.tokens = guarded(c.tokens, isEmpty);
-    c.cache = guarded(unlessSnapshots(c.cache), isEmpty);
+    c.tokens = b.guarded(c.tokens, isEmpty);
+    c.cache = b.guarded(unlessSnapshots(c.cache), isEmpty);
   }
   storeCaches(moved, loadCaches(moved, length), slot);
 }
@@ -153,17 +151,16 @@ void KernelBuilder::storeInputs(ArrayRef<Channels> channels,
     std::vector<Channels> changed(channels);
     for (Channels &c : changed)
       c.cache =
-          guarded(to == slot ? unlessSnapshots(c.cache) : c.cache, condition);
+          b.guarded(to == slot ? unlessSnapshots(c.cache) : c.cache, condition);
     storeCaches(changed, kept, to);
   };
-  storeIf(arith::CmpIOp::create(b, arith::CmpIPredicate::eq, tokens, length),
-          slot);
+  storeIf(b.isEqual(tokens, length), slot);
   if (!arg("snapshots"))
     return;
   Value index = snapshotOf(b.addI(begin, b.subI(tokens, b.index(1))));
   Value isOther =
       arith::CmpIOp::create(b, arith::CmpIPredicate::ne, index, source);
-  storeIf(arith::AndIOp::create(b, isOther, isSlot(index)), index);
+  storeIf(b.both(isOther, isSlot(index)), index);
 }
 
 void KernelBuilder::storeCacheSnapshots(ArrayRef<Channels> channels,
@@ -172,23 +169,22 @@ void KernelBuilder::storeCacheSnapshots(ArrayRef<Channels> channels,
   if (!snapshots || channels.empty())
     return;
   Value given = tile::PresentOp::create(b, snapshots);
-  Value count = arith::SelectOp::create(b, given, length, b.index(0));
+  Value count = b.select(given, length, b.index(0));
   using arith::CmpIPredicate;
   for (auto predicate : {CmpIPredicate::ne, CmpIPredicate::eq}) {
     if (onlySource && predicate == CmpIPredicate::ne)
       continue;
-    auto loop = scf::ForOp::create(b, b.index(0), count, b.index(1));
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value number = loop.getInductionVar();
-    Value index = snapshotOf(b.addI(begin, number));
-    Value isNow = arith::CmpIOp::create(b, predicate, index, source);
-    isNow = arith::AndIOp::create(b, isNow, isSlot(index));
-    SmallVector<Value> kept = loadCaches(channels, b.addI(number, b.index(1)));
-    std::vector<Channels> changed(channels);
-    for (Channels &c : changed)
-      c.cache = guarded(c.cache, isNow);
-    storeCaches(changed, kept, index);
+    b.forEach(b.index(0), count, b.index(1), [&](Value number) {
+      Value index = snapshotOf(b.addI(begin, number));
+      Value isNow = arith::CmpIOp::create(b, predicate, index, source);
+      isNow = b.both(isNow, isSlot(index));
+      SmallVector<Value> kept =
+          loadCaches(channels, b.addI(number, b.index(1)));
+      std::vector<Channels> changed(channels);
+      for (Channels &c : changed)
+        c.cache = b.guarded(c.cache, isNow);
+      storeCaches(changed, kept, index);
+    });
   }
 }
 

@@ -20,14 +20,6 @@ static constexpr int64_t kRowBlocks = 4;
 /// more.
 static constexpr int64_t kPad = 8;
 
-static Value ceilDiv(TileBuilder &b, Value a, int64_t divisor) {
-  return b.divI(b.addI(a, b.index(divisor - 1)), b.index(divisor));
-}
-
-static Value select(TileBuilder &b, Value condition, Value a, Value c) {
-  return arith::SelectOp::create(b, condition, a, c);
-}
-
 //===-- The frame ---------------------------------------------------------===//
 
 KernelBuilder::RowProgram
@@ -47,7 +39,7 @@ KernelBuilder::locateRows(Value blocks, const std::string &expression,
       b.addI(b.subI(programs, b.index(1)), b.index(kRowPrograms)), programs);
   RowProgram program;
   program.turns =
-      inTurns ? b.maxI(b.index(1), b.minI(ceilDiv(b, arg("T"), rows), share))
+      inTurns ? b.maxI(b.index(1), b.minI(b.ceilDiv(arg("T"), rows), share))
               : b.index(1);
   // Neighbours have neighbouring columns of the same rows.
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
@@ -58,7 +50,7 @@ KernelBuilder::locateRows(Value blocks, const std::string &expression,
   locateSequence();
   locateSlots();
   if (isOwned) // nothing of a skipped sequence is read
-    length = select(b, isOwned, length, b.index(0));
+    length = b.select(isOwned, length, b.index(0));
   return program;
 }
 
@@ -69,12 +61,11 @@ static void forTiles(KernelBuilder &kernel, KernelBuilder::RowProgram program,
                      llvm::function_ref<void(Value first, Value valid)> body) {
   TileBuilder &b = kernel.b;
   int64_t rows = kernel.schedule.getChunk();
-  Value tiles = ceilDiv(b, b.maxI(count, b.index(0)), rows);
-  auto loop = scf::ForOp::create(b, program.turn, tiles, program.turns);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value first = b.mulI(loop.getInductionVar(), b.index(rows));
-  body(first, b.minI(b.index(rows), b.subI(count, first)));
+  Value tiles = b.ceilDiv(b.maxI(count, b.index(0)), rows);
+  b.forEach(program.turn, tiles, program.turns, [&](Value tile) {
+    Value first = b.mulI(tile, b.index(rows));
+    body(first, b.minI(b.index(rows), b.subI(count, first)));
+  });
 }
 
 //===-- The workspace -----------------------------------------------------===//
@@ -91,7 +82,7 @@ std::string KernelBuilder::convolvedBytes() const {
 KernelBuilder::ConvolvedRows KernelBuilder::convolvedRows(Value after) {
   auto padded = [&](StringRef heads, int64_t width) {
     Value channels = b.mulI(arg(heads), b.index(width));
-    return b.mulI(ceilDiv(b, channels, kPad), b.index(kPad));
+    return b.mulI(b.ceilDiv(channels, kPad), b.index(kPad));
   };
   Value keys = padded("H", problem.keyDim());
   Value values = padded("HV", problem.valueDim());
@@ -161,9 +152,8 @@ void Convolution::locate() {
   int64_t key = problem.keyDim(), value = problem.valueDim();
   Value keys = b.mulI(kernel.arg("H"), b.index(key));
   Value values = b.mulI(kernel.arg("HV"), b.index(value));
-  Value keyBlocks = ceilDiv(b, keys, width);
-  Value blocks =
-      b.addI(b.addI(keyBlocks, keyBlocks), ceilDiv(b, values, width));
+  Value keyBlocks = b.ceilDiv(keys, width);
+  Value blocks = b.addI(b.addI(keyBlocks, keyBlocks), b.ceilDiv(values, width));
   std::string by = ", " + std::to_string(width) + ")";
   program = kernel.locateRows(blocks, "(2 * ceildiv(H * K" + by +
                                           " + ceildiv(HV * V" + by + ")");
@@ -179,8 +169,8 @@ void Convolution::locate() {
       return kernel.arg((name + StringRef(suffix)).str());
     };
     if (!isa<tile::RefType>(named("q").getType()))
-      return select(b, isValue, named("v"),
-                    select(b, isKey, named("k"), named("q")));
+      return b.select(isValue, named("v"),
+                      b.select(isKey, named("k"), named("q")));
     Type type = named("q").getType();
     Value keyOrQuery =
         tile::ChooseOp::create(b, type, named("k"), isKey, named("q"));
@@ -196,13 +186,13 @@ void Convolution::locate() {
   c.isFull = conv.getLayout() == dplr::CacheLayout::Full;
   c.taps = cast<RankedTensorType>(conv.getWeight().getType()).getDimSize(2);
   c.tileWidth = width;
-  c.all = select(b, isValue, values, keys);
-  Value before = select(b, isValue, b.addI(keyBlocks, keyBlocks),
-                        select(b, isKey, keyBlocks, b.index(0)));
+  c.all = b.select(isValue, values, keys);
+  Value before = b.select(isValue, b.addI(keyBlocks, keyBlocks),
+                          b.select(isKey, keyBlocks, b.index(0)));
   c.first = b.mulI(b.subI(program.block, before), b.index(width));
   c.count = b.minI(b.index(width), b.subI(c.all, c.first));
-  start = b.addI(select(b, isValue, rows.start["v"],
-                        select(b, isKey, rows.start["k"], rows.start["q"])),
+  start = b.addI(b.select(isValue, rows.start["v"],
+                          b.select(isKey, rows.start["k"], rows.start["q"])),
                  c.first);
   int64_t bytes = tile::bytesOf(element());
   align = std::min<int64_t>(
@@ -241,21 +231,19 @@ void Convolution::convolveTile(Value first, Value valid) {
 /// The first tokens of the sequence, which see its cache.
 void Convolution::convolveFirstTokens(const KernelBuilder::Channels &c,
                                       Value count) {
-  auto loop = scf::ForOp::create(b, b.index(0), count, b.index(1));
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  Value local = loop.getInductionVar();
-  SmallVector<Value> inputs;
-  for (int64_t tap = 0; tap < c.taps; ++tap) {
-    Value position = b.subI(local, b.index(c.taps - 1 - tap));
-    inputs.push_back(
-        kernel.inputAt(c, position, b.addI(position, b.index(c.entries()))));
-  }
-  Value out = b.round(b.once(activated(inputs)), element());
-  Value token = b.addI(kernel.begin, local);
-  tile::StoreOp::create(b, out, rows.ref,
-                        b.addI(b.mulI(token, rows.stride), start), b.index(1),
-                        ValueRange{c.count}, align, false);
+  b.forEach(b.index(0), count, b.index(1), [&](Value local) {
+    SmallVector<Value> inputs;
+    for (int64_t tap = 0; tap < c.taps; ++tap) {
+      Value position = b.subI(local, b.index(c.taps - 1 - tap));
+      inputs.push_back(
+          kernel.inputAt(c, position, b.addI(position, b.index(c.entries()))));
+    }
+    Value out = b.round(b.once(activated(inputs)), element());
+    Value token = b.addI(kernel.begin, local);
+    tile::StoreOp::create(b, out, rows.ref,
+                          b.addI(b.mulI(token, rows.stride), start), b.index(1),
+                          ValueRange{c.count}, align, false);
+  });
 }
 
 void Convolution::build() {
@@ -265,14 +253,13 @@ void Convolution::build() {
   for (int64_t tap = 0; tap < taps; ++tap)
     weights.push_back(b.once(kernel.weightOf(channels, tap)));
   // One program reads a channel's cache and changes it: the first turn's.
-  Value isFirst = arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                        program.turn, b.index(0));
+  Value isFirst = b.isEqual(program.turn, b.index(0));
   KernelBuilder::Channels c = channels;
   for (Value *ref : {&c.tokens, &c.cache})
-    *ref = tile::GuardOp::create(b, ref->getType(), *ref, isFirst);
+    *ref = b.guarded(*ref, isFirst);
   SmallVector<Value> kept = kernel.loadCaches(c);
   Value few = b.minI(kernel.length, seen);
-  convolveFirstTokens(c, select(b, isFirst, few, b.index(0)));
+  convolveFirstTokens(c, b.select(isFirst, few, b.index(0)));
   kernel.storeCaches(c, kept);
   forTiles(kernel, program, b.subI(kernel.length, seen),
            [&](Value first, Value valid) { convolveTile(first, valid); });

@@ -33,7 +33,7 @@ KernelBuilder::LogRow KernelBuilder::logRow(Value token) {
   auto type = tile::RefType::get(b.getContext(), b.getF32Type());
   row.ref = tile::ViewOp::create(b, type, memory, 0, Value());
   if (logGuard)
-    row.ref = guarded(row.ref, logGuard);
+    row.ref = b.guarded(row.ref, logGuard);
   row.base =
       b.mulI(b.addI(b.mulI(token, arg("HV")), valueHead), b.index(row.size));
   return row;
@@ -56,8 +56,7 @@ void KernelBuilder::storeRow(const LogRow &row, Value vector, int64_t section,
   // Of the programs of a head the first keeps what they have in common.
   Value ref = row.ref;
   if (isKey)
-    ref = guarded(ref, arith::CmpIOp::create(b, arith::CmpIPredicate::eq,
-                                             firstColumn, b.index(0)));
+    ref = b.guarded(ref, b.isEqual(firstColumn, b.index(0)));
   Value at = b.addI(row.base, b.index(section));
   if (!isKey)
     at = b.addI(at, firstColumn);
@@ -138,10 +137,9 @@ void KernelBuilder::logInputs(ArrayRef<Channels> channels,
                               ArrayRef<Value> inputs, Value token) {
   ConvolvedRows rows = loggedInputs();
   // Of the programs that share a key head the first keeps its inputs.
-  Value isFirst = arith::CmpIOp::create(
-      b, arith::CmpIPredicate::eq,
-      b.remI(valueHead, b.divI(arg("HV"), arg("H"))), b.index(0));
-  Value keepsKey = arith::AndIOp::create(b, logGuard, isFirst);
+  Value isFirst =
+      b.isEqual(b.remI(valueHead, b.divI(arg("HV"), arg("H"))), b.index(0));
+  Value keepsKey = b.both(logGuard, isFirst);
   for (const Channels &c : channels) {
     Value input = inputs[c.taps - 1];
     inputs = inputs.drop_front(c.taps);
@@ -149,14 +147,13 @@ void KernelBuilder::logInputs(ArrayRef<Channels> channels,
         b.addI(b.addI(b.mulI(token, rows.stride), rows.start[c.name]), c.first);
     tile::StoreOp::create(
         b, b.round(input, problem.dtype()),
-        guarded(rows.ref, c.name == "v" ? logGuard : keepsKey), at, b.index(1),
-        ValueRange{c.count}, tile::bytesOf(problem.dtype()), false);
+        b.guarded(rows.ref, c.name == "v" ? logGuard : keepsKey), at,
+        b.index(1), ValueRange{c.count}, tile::bytesOf(problem.dtype()), false);
   }
 }
 
 Value KernelBuilder::committedTokens() {
-  Value count = tile::LoadScalarOp::create(b, b.getIndexType(), arg("accepted"),
-                                           sequence, b.index(0));
+  Value count = b.loadIndex(arg("accepted"), sequence, b.index(0));
   return b.minI(b.maxI(count, b.index(0)), length);
 }
 
@@ -164,18 +161,12 @@ void buildCommit(KernelBuilder &kernel) {
   TileBuilder &b = kernel.b;
   Value count = kernel.committedTokens();
   Value initial = kernel.loadState();
-  auto loop =
-      scf::ForOp::create(b, b.index(0), count, b.index(1), ValueRange{initial});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value token = b.addI(kernel.begin, loop.getInductionVar());
+  auto replay = [&](Value number, ValueRange state) -> SmallVector<Value> {
+    Value token = b.addI(kernel.begin, number);
     KernelBuilder::Update update = kernel.loadLog(token);
-    Value state = loop.getRegionIterArg(0);
-    Value next = kernel.written(update, kernel.decayed(update, state));
-    scf::YieldOp::create(b, next);
-  }
-  kernel.storeState(loop.getResult(0));
+    return {kernel.written(update, kernel.decayed(update, state[0]))};
+  };
+  kernel.storeState(b.carry(count, initial, replay)[0]);
   kernel.finish();
 }
 

@@ -109,19 +109,11 @@ public:
 private:
   void locate(Value id);
   void buildPart(Value id);
-  Value isWithin(Value x, Value end);
   SmallVector<Value> turn(Value number, ValueRange sums);
   Value loadWeights(StringRef name, Value first, Value left);
   void store(ValueRange sums);
-  Value both(Value x, Value y) { return arith::AndIOp::create(b, x, y); }
   Value guarded(StringRef name, Value condition) {
-    return tile::GuardOp::create(b, arg(name).getType(), arg(name), condition);
-  }
-  Value number(Value ref, Value at, Value otherwise) {
-    return tile::LoadScalarOp::create(b, b.getIndexType(), ref, at, otherwise);
-  }
-  Value turnsOf(Value size) {
-    return b.divI(b.addI(size, b.index(depth - 1)), b.index(depth));
+    return b.guarded(arg(name), condition);
   }
 
   std::optional<dplr::Product> kind; ///< of a gated product
@@ -143,12 +135,6 @@ std::string MatmulForm::parts() const {
   return "tile_count * ceildiv(E, " + std::to_string(columns) + ")";
 }
 
-Value MatmulForm::isWithin(Value x, Value end) {
-  using arith::CmpIPredicate;
-  Value low = arith::CmpIOp::create(b, CmpIPredicate::sge, x, b.index(0));
-  return both(low, arith::CmpIOp::create(b, CmpIPredicate::slt, x, end));
-}
-
 /// Parts that are made together are a square of the result, a band of tiles
 /// times as many columns as fit, so that they share inputs. The numbers of a
 /// tile are in device memory: one that does not exist has no rows.
@@ -161,20 +147,20 @@ void MatmulForm::locate(Value id) {
   tiles = b.maxI(one, tiles); // behind the last part
   Value tile = b.addI(first, b.remI(inBand, tiles));
   column = b.mulI(b.divI(inBand, tiles), b.index(columns));
-  Value isTile = isWithin(tile, arg("tile_count"));
+  Value isTile = b.isWithin(tile, arg("tile_count"));
   Value list = guarded("tiles", isTile), entry = b.mulI(tile, b.index(2));
-  group = number(list, entry, zero);
-  row = number(list, b.addI(entry, one), b.mulI(tile, rows));
-  Value isGroup = isWithin(group, arg("G"));
-  Value end =
-      number(guarded("starts", isGroup), b.addI(group, b.index(1)), arg("T"));
-  Value isSome = both(both(isTile, isGroup), isWithin(row, arg("T")));
+  group = b.loadIndex(list, entry, zero);
+  row = b.loadIndex(list, b.addI(entry, one), b.mulI(tile, rows));
+  Value isGroup = b.isWithin(group, arg("G"));
+  Value end = b.loadIndex(guarded("starts", isGroup), b.addI(group, b.index(1)),
+                          arg("T"));
+  Value isSome = b.both(b.both(isTile, isGroup), b.isWithin(row, arg("T")));
   count = b.subI(b.minI(end, arg("T")), row);
   count = b.maxI(zero, b.minI(rows, count));
-  count = arith::SelectOp::create(b, isSome, count, zero);
+  count = b.select(isSome, count, zero);
   picked = b.minI(count, b.mulI(arg("R"), rows));
-  group = arith::SelectOp::create(b, isSome, group, zero);
-  outputs = arith::SelectOp::create(b, isSome, b.subI(arg("E"), column), zero);
+  group = b.select(isSome, group, zero);
+  outputs = b.select(isSome, b.subI(arg("E"), column), zero);
 }
 
 /// A turn's columns of the program's rows of weights.
@@ -220,32 +206,23 @@ void MatmulForm::store(ValueRange sums) {
 /// Part `id` of the result.
 void MatmulForm::buildPart(Value id) {
   locate(id);
-  Value none = arith::ConstantOp::create(
-      b, DenseElementsAttr::get(b.tileType({matmulRows, columns}), 0.0f));
-  SmallVector<Value> sums(kind ? 2 : 1, none);
+  SmallVector<Value> none(kind ? 2 : 1, b.filled({matmulRows, columns}, 0));
   // Programs without rows have no turn.
-  Value turns = b.minI(turnsOf(arg("D")), b.mulI(count, turnsOf(arg("D"))));
-  auto loop = scf::ForOp::create(b, b.index(0), turns, b.index(1), sums);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    scf::YieldOp::create(
-        b, turn(loop.getInductionVar(), loop.getRegionIterArgs()));
-  }
-  store(loop.getResults());
+  Value turns = b.ceilDiv(arg("D"), depth);
+  turns = b.minI(turns, b.mulI(count, turns));
+  store(b.carry(turns, none, [&](Value number, ValueRange sums) {
+    return turn(number, sums);
+  }));
 }
 
 void MatmulForm::build() {
   awaitOtherCalls();
-  blocks = b.divI(b.addI(arg("E"), b.index(columns - 1)), b.index(columns));
+  blocks = b.ceilDiv(arg("E"), columns);
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   if (isPersistent) {
     Value parts = b.mulI(arg("tile_count"), blocks);
     Value programs = tile::NumProgramsOp::create(b, b.getIndexType());
-    auto loop = scf::ForOp::create(b, id, parts, programs);
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    buildPart(loop.getInductionVar());
+    b.forEach(id, parts, programs, [&](Value part) { buildPart(part); });
   } else {
     buildPart(id);
   }

@@ -143,19 +143,11 @@ private:
   void store(ValueRange carried);
   Value loadTile(StringRef ref, Value base, Value valid, Value width,
                  int64_t rows, int64_t columns);
-  Value filled(ArrayRef<int64_t> shape, float x) {
-    return arith::ConstantOp::create(
-        b, DenseElementsAttr::get(b.tileType(shape), x));
-  }
-  Value isLess(Value x, Value y) {
-    return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
-  }
   Value choose(Value condition, float x, float y) {
-    return arith::SelectOp::create(b, condition, b.f32(x), b.f32(y));
+    return b.select(condition, b.f32(x), b.f32(y));
   }
   Value boundOf(StringRef offsets, Value n) {
-    return tile::LoadScalarOp::create(b, b.getIndexType(), arg(offsets), n,
-                                      b.index(0));
+    return b.loadIndex(arg(offsets), n, b.index(0));
   }
 
   int64_t rows;         ///< of a program
@@ -177,7 +169,7 @@ private:
 /// Sequences shorter than the longest have programs without rows.
 void PromptForm::locate() {
   Value zero = b.index(0), one = b.index(1);
-  Value tiles = b.divI(b.addI(arg("T"), b.index(rows - 1)), b.index(rows));
+  Value tiles = b.ceilDiv(arg("T"), rows);
   Value id = tile::ProgramIdOp::create(b, b.getIndexType());
   Value tile = b.subI(b.subI(tiles, one), b.remI(id, tiles));
   Value share = b.divI(id, tiles);
@@ -193,8 +185,8 @@ void PromptForm::locate() {
   Value all = b.subI(endKey, key), allRows = b.subI(endRow, firstRow);
   ahead = b.addI(b.subI(b.addI(all, arg("later")), allRows), begin);
   keys = b.minI(all, b.addI(ahead, count));
-  Value isSome = isLess(zero, count);
-  keys = arith::SelectOp::create(b, isSome, b.maxI(zero, keys), zero);
+  Value isSome = b.isLess(zero, count);
+  keys = b.select(isSome, b.maxI(zero, keys), zero);
   own = b.subI(arg("D"), arg("R"));
 }
 
@@ -233,7 +225,7 @@ Value PromptForm::maskOf(Value firstKey) {
            b.splat(b.subI(b.addI(ahead, b.index(1)), firstKey), shape));
   seen =
       arith::MinSIOp::create(b, seen, b.splat(b.subI(keys, firstKey), shape));
-  return isLess(tile::IotaOp::create(b, type, 1), seen);
+  return b.isLess(tile::IotaOp::create(b, type, 1), seen);
 }
 
 /// Scores of a turn's keys, then what they add.
@@ -253,9 +245,8 @@ SmallVector<Value> PromptForm::turn(Value number, ValueRange carried,
   score = b.dot(queryRest, shared, score, false, true);
   SmallVector<int64_t> shape = {rows, turnKeys};
   if (isMasked)
-    score = arith::SelectOp::create(
-        b, maskOf(firstKey), score,
-        filled(shape, -std::numeric_limits<float>::infinity()));
+    score = b.select(maskOf(firstKey), score,
+                     b.filled(shape, -std::numeric_limits<float>::infinity()));
   // A positive scale keeps the order of scores.
   constexpr double log2e = 1.4426950408889634;
   Value scale = b.mul(arg("scale"), log2e);
@@ -277,8 +268,8 @@ SmallVector<Value> PromptForm::turn(Value number, ValueRange carried,
 void PromptForm::store(ValueRange carried) {
   Value top = carried[0], total = carried[1], sum = carried[2];
   constexpr double least = 1e-30; // a row with a key has a total of 1 or more
-  Value divisor = arith::MaxNumFOp::create(b, total, filled({rows}, least));
-  Value inverse = arith::DivFOp::create(b, filled({rows}, 1), divisor);
+  Value divisor = arith::MaxNumFOp::create(b, total, b.filled({rows}, least));
+  Value inverse = arith::DivFOp::create(b, b.filled({rows}, 1), divisor);
   Value average = b.mul(sum, b.rowFactor(inverse, sum));
   Value logs = b.add(top, math::Log2Op::create(b, divisor));
   Value at = b.addI(b.mulI(row, arg("out_stride")), b.mulI(head, arg("E")));
@@ -295,12 +286,10 @@ void PromptForm::store(ValueRange carried) {
 /// Turns `first` .. `end`.
 SmallVector<Value> PromptForm::goThrough(Value first, Value end,
                                          ValueRange carried, bool isMasked) {
-  auto loop = scf::ForOp::create(b, first, end, b.index(1), carried);
-  OpBuilder::InsertionGuard guard(b);
-  b.setInsertionPointToStart(loop.getBody());
-  scf::YieldOp::create(
-      b, turn(loop.getInductionVar(), loop.getRegionIterArgs(), isMasked));
-  return SmallVector<Value>(loop.getResults());
+  return b.carry(first, end, b.index(1), carried,
+                 [&](Value number, ValueRange carried) {
+                   return turn(number, carried, isMasked);
+                 });
 }
 
 void PromptForm::build() {
@@ -309,7 +298,7 @@ void PromptForm::build() {
   Value at = b.addI(b.mulI(row, arg("q_stride")), b.mulI(head, arg("D")));
   query = loadTile("q", at, count, own, rows, values);
   queryRest = loadTile("q", b.addI(at, own), count, arg("R"), rows, rest);
-  Value turns = b.divI(b.addI(keys, b.index(turnKeys - 1)), b.index(turnKeys));
+  Value turns = b.ceilDiv(keys, turnKeys);
   Value first = b.index(0);
   SmallVector<Value> carried = carriedBefore();
   if (tile::multipliesByWarpgroups(schedule)) {

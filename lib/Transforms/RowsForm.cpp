@@ -107,7 +107,6 @@ private:
   Value loadParameter(StringRef name, Value columns);
   void store(Value x, StringRef name);
   void storeAt(Value x, Value ref, Value offset, Value columns);
-  Value loadIndex(StringRef name, Value entry, Value otherwise);
   Value inverseRoot(Value squares, Value columns);
   void buildNorm();
   void buildAdd();
@@ -137,7 +136,7 @@ void RowsForm::locate(bool isWholeRow) {
   count = arg("D");
   std::string grid = "T";
   if (!isWholeRow) {
-    Value blocks = b.divI(b.addI(arg("D"), b.index(width - 1)), b.index(width));
+    Value blocks = b.ceilDiv(arg("D"), width);
     row = b.divI(id, blocks);
     first = b.mulI(b.remI(id, blocks), b.index(width));
     count = b.minI(b.index(width), b.subI(arg("D"), first));
@@ -178,11 +177,6 @@ void RowsForm::storeAt(Value x, Value ref, Value offset, Value columns) {
                         kAccess, false);
 }
 
-Value RowsForm::loadIndex(StringRef name, Value entry, Value otherwise) {
-  return tile::LoadScalarOp::create(b, b.getIndexType(), arg(name), entry,
-                                    otherwise);
-}
-
 /// 1 / sqrt(mean + eps) of a vector whose `columns` squares are given.
 Value RowsForm::inverseRoot(Value squares, Value columns) {
   Value integer = arith::IndexCastOp::create(b, b.getI64Type(), columns);
@@ -218,7 +212,7 @@ void RowsForm::buildProduct(dplr::GatedProductOp product) {
 /// The row of x that entry `entry` of the indices names. They live in device
 /// memory, where the host cannot check them.
 Value RowsForm::loadPicked(Value entry) {
-  Value number = loadIndex("index", entry, entry);
+  Value number = b.loadIndex(arg("index"), entry, entry);
   Value last = b.subI(arg("R"), b.index(1));
   number = b.maxI(b.index(0), b.minI(number, last));
   Value some = b.minI(count, b.mulI(arg("R"), b.index(width)));
@@ -232,45 +226,30 @@ void RowsForm::buildGather() {
 
 void RowsForm::buildCombine() {
   awaitOtherCalls();
-  Value none = b.constantLike(b.splat(b.f32(0), {width}), 0.0);
-  auto loop = scf::ForOp::create(b, b.index(0), arg("E"), b.index(1), none);
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value entry = b.addI(b.mulI(row, arg("E")), loop.getInductionVar());
-    Value scale = tile::LoadScalarOp::create(b, b.getF32Type(), arg("scales"),
-                                             entry, b.f32(0));
+  Value none = b.filled({width}, 0);
+  auto addEntry = [&](Value number, ValueRange sum) -> SmallVector<Value> {
+    Value entry = b.addI(b.mulI(row, arg("E")), number);
+    Value scale = b.loadF32(arg("scales"), entry);
     Value x = b.toF32(loadPicked(entry));
-    Value sum = b.fma(x, b.splat(scale, {width}), loop.getRegionIterArg(0));
-    scf::YieldOp::create(b, sum);
-  }
-  store(loop.getResult(0), "out");
-}
-
-static Value isWithin(TileBuilder &b, Value index, Value end) {
-  using arith::CmpIPredicate;
-  Value low = arith::CmpIOp::create(b, CmpIPredicate::sge, index, b.index(0));
-  Value high = arith::CmpIOp::create(b, CmpIPredicate::slt, index, end);
-  return arith::AndIOp::create(b, low, high);
+    return {b.fma(x, b.splat(scale, {width}), sum[0])};
+  };
+  store(b.carry(arg("E"), none, addEntry)[0], "out");
 }
 
 /// The row that the page table has for this one. Indices live in device memory:
 /// `isPlaced` is false where one of them is outside of what there is. Without a
 /// page -1 is one, and the place is negative.
 Value RowsForm::place(Value &isPlaced) {
-  Value slot = loadIndex("slots", row, b.index(-1));
-  Value position = loadIndex("positions", row, b.index(-1));
+  Value slot = b.loadIndex(arg("slots"), row, b.index(-1));
+  Value position = b.loadIndex(arg("positions"), row, b.index(-1));
   Value size = arg("page");
   Value page = b.divI(position, size), entry = b.mulI(slot, arg("P"));
-  isPlaced =
-      arith::AndIOp::create(b, isWithin(b, slot, arg("S")),
-                            isWithin(b, position, b.mulI(arg("P"), size)));
-  Value table =
-      tile::GuardOp::create(b, arg("table").getType(), arg("table"), isPlaced);
-  Value number = tile::LoadScalarOp::create(b, b.getIndexType(), table,
-                                            b.addI(entry, page), b.index(-1));
+  isPlaced = b.both(b.isWithin(slot, arg("S")),
+                    b.isWithin(position, b.mulI(arg("P"), size)));
+  Value table = b.guarded(arg("table"), isPlaced);
+  Value number = b.loadIndex(table, b.addI(entry, page), b.index(-1));
   Value place = b.addI(b.mulI(number, size), b.remI(position, size));
-  isPlaced = isWithin(b, place, arg("R"));
+  isPlaced = b.isWithin(place, arg("R"));
   return place;
 }
 
@@ -284,8 +263,7 @@ void RowsForm::buildLatent() {
   Value x = b.once(b.toF32(loadAt("x", from, rank)));
   Value rest = b.once(b.toF32(loadAt("x", b.addI(from, rank), behind)));
   Value isPlaced, to = at("out", place(isPlaced));
-  Value out =
-      tile::GuardOp::create(b, arg("out").getType(), arg("out"), isPlaced);
+  Value out = b.guarded(arg("out"), isPlaced);
   storeAt(b.round(rest, element), out, b.addI(to, rank), behind);
   Value factor = b.splat(inverseRoot(b.mul(x, x), rank), {width});
   storeAt(b.round(b.mul(b.mul(x, factor), weight), element), out, to, rank);
@@ -298,33 +276,30 @@ void RowsForm::buildMix() {
   constexpr double log2e = 1.44269504088896340736, lowest = -1e30;
   Value query = loadParameter("query", count);
   awaitOtherCalls();
-  Value zeros = b.constantLike(b.splat(b.f32(0), {width}), 0.0);
+  Value zeros = b.filled({width}, 0);
   auto rowOf = [&](Value tensor) { // none of a tensor behind the last one
     Value left = b.minI(b.index(1), b.subI(arg("E"), tensor));
     Value from = b.addI(b.mulI(tensor, arg("x_pitch")), at("x", row));
     return b.once(b.toF32(loadAt("x", from, b.mulI(count, left))));
   };
-  auto loop = scf::ForOp::create(
-      b, b.index(0), arg("E"), b.index(1),
-      ValueRange{b.f32(lowest), b.f32(0), zeros, rowOf(b.index(0))});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value largest = loop.getRegionIterArg(0), total = loop.getRegionIterArg(1);
-    Value x = loop.getRegionIterArg(3);
-    Value ahead = rowOf(b.addI(loop.getInductionVar(), b.index(1)));
+  auto addRow = [&](Value number, ValueRange carried) -> SmallVector<Value> {
+    Value largest = carried[0], total = carried[1];
+    Value x = carried[3];
+    Value ahead = rowOf(b.addI(number, b.index(1)));
     Value dot = b.sum(b.mul(x, query), 0);
     Value score = b.mul(b.mul(dot, inverseRoot(b.mul(x, x), count)), log2e);
     Value next = arith::MaximumFOp::create(b, largest, score);
     Value kept = b.exp2(b.sub(largest, next));
     Value share = b.exp2(b.sub(score, next));
-    Value before = b.mul(loop.getRegionIterArg(2), b.splat(kept, {width}));
+    Value before = b.mul(carried[2], b.splat(kept, {width}));
     Value sum = b.fma(x, b.splat(share, {width}), before);
-    scf::YieldOp::create(
-        b, ValueRange{next, b.fma(total, kept, share), sum, ahead});
-  }
-  Value inverse = arith::DivFOp::create(b, b.f32(1), loop.getResult(1));
-  store(b.mul(loop.getResult(2), b.splat(inverse, {width})), "out");
+    return {next, b.fma(total, kept, share), sum, ahead};
+  };
+  ValueRange sums = b.carry(
+      arg("E"), ValueRange{b.f32(lowest), b.f32(0), zeros, rowOf(b.index(0))},
+      addRow);
+  Value inverse = arith::DivFOp::create(b, b.f32(1), sums[1]);
+  store(b.mul(sums[2], b.splat(inverse, {width})), "out");
 }
 
 void RowsForm::build() {

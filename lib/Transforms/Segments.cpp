@@ -33,18 +33,6 @@ static constexpr int64_t kMostSegments = 16, kLeastChunks = 8;
 /// What the two further kernels and a segment cost, in chunks.
 static constexpr int64_t kSegmentCost = 16;
 
-static Value isEqual(TileBuilder &b, Value x, Value y) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::eq, x, y);
-}
-
-static Value isLess(TileBuilder &b, Value x, Value y) {
-  return arith::CmpIOp::create(b, arith::CmpIPredicate::slt, x, y);
-}
-
-static Value select(TileBuilder &b, Value condition, Value x, Value y) {
-  return arith::SelectOp::create(b, condition, x, y);
-}
-
 //===-- Which segment
 //-----------------------------------------------------===//
 
@@ -62,7 +50,7 @@ std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
     Value live = b.mulI(heads(), b.index(slices));
     segments = b.subI(programs, live);
     segment = b.index(0);
-    isLive = isLess(b, id, live);
+    isLive = b.isLess(id, live);
     id = b.minI(id, b.subI(live, one));
     return {b.divI(id, b.index(slices)), b.remI(id, b.index(slices))};
   }
@@ -82,9 +70,9 @@ std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
   segments = b.addI(b.divI(each, both), b.index(2));
   segment = b.addI(b.divI(rest, both), one);
   Value within = b.remI(rest, both);
-  isTransfer = isLess(b, b.index(slices - 1), within);
+  isTransfer = b.isLess(b.index(slices - 1), within);
   Value column = b.subI(within, b.index(slices));
-  return {sequenceHead, select(b, isTransfer, column, within)};
+  return {sequenceHead, b.select(isTransfer, column, within)};
 }
 
 /// Segments are whole chunks, as many in each; the last ones may be empty.
@@ -106,7 +94,7 @@ void KernelBuilder::narrowToSegment() {
   begin = b.addI(begin, first);
   length = b.subI(end, first);
   if (part == Part::First)
-    length = select(b, isLive, length, b.index(0));
+    length = b.select(isLive, length, b.index(0));
 }
 
 /// Only the first segment has the sequence's initial state, and the last one
@@ -123,7 +111,7 @@ void KernelBuilder::guardSegment() {
     guard("v", arith::XOrIOp::create(b, isTransfer, yes));
   }
   if (part == Part::Late)
-    guard("ht", isEqual(b, segment, b.maxI(lastSegment, b.index(1))));
+    guard("ht", b.isEqual(segment, b.maxI(lastSegment, b.index(1))));
 }
 
 //===-- States in the workspace
@@ -189,7 +177,7 @@ std::pair<Value, Value> KernelBuilder::splitState(Value x) {
 void KernelBuilder::storeSegment(Value x, Value memory, Value base,
                                  Value condition) {
   StateAccess at = segmentAccess(base);
-  memory = tile::GuardOp::create(b, memory.getType(), memory, condition);
+  memory = b.guarded(memory, condition);
   tile::StoreOp::create(b, x, memory, at.base, at.stride, at.valid, at.align,
                         at.transposed);
 }
@@ -219,12 +207,12 @@ Value KernelBuilder::startsAs(Value state) {
   auto shape = cast<RankedTensorType>(state.getType()).getShape();
   auto type = b.tileType(shape, b.getIndexType());
   // Where it is not carried, no row has such a number.
-  Value offset = select(b, isTransfer, firstColumn, b.index(keyTile));
+  Value offset = b.select(isTransfer, firstColumn, b.index(keyTile));
   Value rows = tile::IotaOp::create(b, type, 0);
   Value columns = arith::AddIOp::create(b, tile::IotaOp::create(b, type, 1),
                                         b.splat(offset, shape));
-  Value isOne = isEqual(b, rows, columns);
-  return arith::SelectOp::create(b, isOne, b.constantLike(state, 1.0), state);
+  Value isOne = b.isEqual(rows, columns);
+  return b.select(isOne, b.constantLike(state, 1.0), state);
 }
 
 //===-- Join
@@ -246,29 +234,26 @@ void KernelBuilder::joinSegments() {
     return b.addI(segmentState(number), b.mulI(firstColumn, b.index(keyDim)));
   };
   Value first = b.index(1);
-  Value last = select(b, isLive, b.maxI(lastSegment, first), first);
+  Value last = b.select(isLive, b.maxI(lastSegment, first), first);
   awaitLaunch();
   Value initial = loadTile(segmentMemory, stateAt(first), valueTile, columns);
   Value transfers = transferMemory();
-  auto loop = scf::ForOp::create(b, first, last, first, ValueRange{initial});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value number = loop.getInductionVar();
+  auto join = [&](Value number, ValueRange state) -> SmallVector<Value> {
     Value after = stateAt(b.addI(number, b.index(1)));
     Value base = segmentTransfer(number), rows = b.index(keyDim);
     Value a = loadTile(transfers, base, keyDim, rows);
     Value aRest = loadTile(transfers, b.addI(base, b.index(keyDim * keyDim)),
                            keyDim, rows);
     Value zeroState = loadTile(segmentMemory, after, valueTile, columns);
-    auto [s, sRest] = splitState(loop.getRegionIterArg(0));
+    auto [s, sRest] = splitState(state[0]);
     Value next = b.dot(s, aRest, zeroState);
     next = b.dot(sRest, a, next);
     next = b.dot(s, a, next);
     tile::StoreOp::create(b, next, segmentMemory, after, b.index(keyDim),
                           ValueRange{columns, b.index(keyDim)}, 16, false);
-    scf::YieldOp::create(b, next);
-  }
+    return {next};
+  };
+  b.carry(first, last, first, initial, join);
   finish();
 }
 

@@ -137,20 +137,16 @@ void StepForm::build() {
     channels = kernel.allChannels();
   if (!kernel.keepsLog())
     kernel.moveCaches(channels);
-  auto loop = scf::ForOp::create(b, b.index(0), kernel.length, b.index(1),
-                                 ValueRange{initial});
-  {
-    OpBuilder::InsertionGuard guard(b);
-    b.setInsertionPointToStart(loop.getBody());
-    Value next = body(loop.getInductionVar(), loop.getRegionIterArg(0));
-    scf::YieldOp::create(b, next);
-  }
+  Value last =
+      b.carry(kernel.length, initial, [&](Value number, ValueRange state) {
+        return SmallVector<Value>{body(number, state[0])};
+      })[0];
   if (kernel.keepsLog())
     ; // the pool stays as it is
   else if (writesEarly())
-    kernel.storeStateAfter(loop.getResult(0), b.index(0));
+    kernel.storeStateAfter(last, b.index(0));
   else
-    kernel.storeState(loop.getResult(0));
+    kernel.storeState(last);
   kernel.storeCacheSnapshots(channels, /*onlySource=*/true);
   kernel.finish();
 }

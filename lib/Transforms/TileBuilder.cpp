@@ -35,6 +35,28 @@ Value TileBuilder::maxI(Value a, Value b) {
   return createOrFold<arith::MaxSIOp>(a, b);
 }
 
+Value TileBuilder::ceilDiv(Value a, int64_t b) {
+  return divI(addI(a, index(b - 1)), index(b));
+}
+
+Value TileBuilder::isEqual(Value a, Value b) {
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::eq, a, b);
+}
+Value TileBuilder::isLess(Value a, Value b) {
+  return arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, a, b);
+}
+Value TileBuilder::isWithin(Value x, Value end) {
+  Value low =
+      arith::CmpIOp::create(*this, arith::CmpIPredicate::sge, x, index(0));
+  return both(low, isLess(x, end));
+}
+Value TileBuilder::both(Value a, Value b) {
+  return arith::AndIOp::create(*this, a, b);
+}
+Value TileBuilder::select(Value condition, Value a, Value b) {
+  return arith::SelectOp::create(*this, condition, a, b);
+}
+
 Value TileBuilder::f32(double value) {
   return arith::ConstantOp::create(*this, getF32FloatAttr(value));
 }
@@ -87,7 +109,7 @@ Value TileBuilder::tanh(Value x) {
                            *this, two, add(one, exp2(mul(x, 2 * kLog2E)))));
   Value isNear = arith::CmpFOp::create(*this, arith::CmpFPredicate::OLT, square,
                                        constantLike(x, 0.01));
-  return arith::SelectOp::create(*this, isNear, mul(x, sum), far);
+  return select(isNear, mul(x, sum), far);
 }
 
 Value TileBuilder::softplus(Value x, bool brief) {
@@ -106,6 +128,11 @@ Value TileBuilder::softplus(Value x, bool brief) {
   for (double term : terms.drop_front())
     sum = add(mul(sum, s2), constantLike(x, term));
   return add(max(x, 0.0), mul(mul(s, 2.0), sum));
+}
+
+Value TileBuilder::filled(ArrayRef<int64_t> shape, float value) {
+  return arith::ConstantOp::create(
+      *this, DenseElementsAttr::get(tileType(shape), value));
 }
 
 Value TileBuilder::toF32(Value x) {
@@ -177,9 +204,8 @@ Value TileBuilder::maskRows(Value x, Value rows) {
   auto shape = cast<RankedTensorType>(x.getType()).getShape();
   Value numbers =
       tile::IotaOp::create(*this, tileType(shape, getIndexType()), 0);
-  Value valid = arith::CmpIOp::create(*this, arith::CmpIPredicate::slt, numbers,
-                                      splat(rows, shape));
-  return arith::SelectOp::create(*this, valid, x, constantLike(x, 0.0));
+  Value valid = isLess(numbers, splat(rows, shape));
+  return select(valid, x, constantLike(x, 0.0));
 }
 
 Value TileBuilder::maskLower(Value x, bool strict) {
@@ -190,7 +216,7 @@ Value TileBuilder::maskLower(Value x, bool strict) {
   auto predicate =
       strict ? arith::CmpIPredicate::slt : arith::CmpIPredicate::sle;
   Value kept = arith::CmpIOp::create(*this, predicate, cols, rows);
-  return arith::SelectOp::create(*this, kept, x, constantLike(x, 0.0));
+  return select(kept, x, constantLike(x, 0.0));
 }
 
 Value TileBuilder::dot(Value a, Value b, Value acc, bool transA, bool transB) {
@@ -198,6 +224,41 @@ Value TileBuilder::dot(Value a, Value b, Value acc, bool transA, bool transB) {
   auto bType = cast<RankedTensorType>(b.getType());
   auto type = tileType({aType.getDimSize(transA), bType.getDimSize(!transB)});
   return tile::DotOp::create(*this, type, a, b, acc, transA, transB);
+}
+
+Value TileBuilder::guarded(Value ref, Value condition) {
+  return tile::GuardOp::create(*this, ref.getType(), ref, condition);
+}
+
+Value TileBuilder::loadIndex(Value ref, Value at, Value otherwise) {
+  return tile::LoadScalarOp::create(*this, getIndexType(), ref, at, otherwise);
+}
+
+Value TileBuilder::loadF32(Value ref, Value at) {
+  return tile::LoadScalarOp::create(*this, getF32Type(), ref, at, f32(0));
+}
+
+void TileBuilder::forEach(Value first, Value end, Value step,
+                          llvm::function_ref<void(Value number)> body) {
+  auto loop = scf::ForOp::create(*this, first, end, step);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(loop.getBody());
+  body(loop.getInductionVar());
+}
+
+ValueRange TileBuilder::carry(Value first, Value end, Value step,
+                              ValueRange carried, LoopBody body) {
+  auto loop = scf::ForOp::create(*this, first, end, step, carried);
+  OpBuilder::InsertionGuard guard(*this);
+  setInsertionPointToStart(loop.getBody());
+  scf::YieldOp::create(*this,
+                       body(loop.getInductionVar(), loop.getRegionIterArgs()));
+  return loop.getResults();
+}
+
+ValueRange TileBuilder::carry(Value end, ValueRange carried, LoopBody body) {
+  Value zero = index(0);
+  return carry(zero, end, index(1), carried, body);
 }
 
 } // namespace kdac

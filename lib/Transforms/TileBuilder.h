@@ -33,7 +33,15 @@ public:
   Value remI(Value a, Value b);
   Value minI(Value a, Value b);
   Value maxI(Value a, Value b);
+  Value ceilDiv(Value a, int64_t b); ///< of an `a` that is not negative
   Value f32(double value);
+
+  // Conditions, on tiles or scalars alike.
+  Value isEqual(Value a, Value b);
+  Value isLess(Value a, Value b);
+  Value isWithin(Value x, Value end); ///< 0 <= x < end
+  Value both(Value a, Value b);
+  Value select(Value condition, Value a, Value b);
 
   // Elementwise f32, on tiles or scalars alike; `like` gives a constant's
   // shape.
@@ -53,6 +61,7 @@ public:
   /// log(1 + exp(x)), exact to f32 rounding in both tails; relatively to 7e-6
   /// when `brief`.
   Value softplus(Value x, bool brief);
+  Value filled(llvm::ArrayRef<int64_t> shape, float value);
   /// Exact conversion to f32, or rounding from f32 to `element`.
   Value toF32(Value x);
   Value round(Value x, mlir::Type element);
@@ -74,6 +83,26 @@ public:
   Value maskLower(Value x, bool strict);
   Value dot(Value a, Value b, Value acc = {}, bool transA = false,
             bool transB = false);
+
+  // Memory.
+  /// `ref`, absent where `condition` does not hold.
+  Value guarded(Value ref, Value condition);
+  /// The integer at `at` as an index, `otherwise` where `ref` is absent.
+  Value loadIndex(Value ref, Value at, Value otherwise);
+
+  /// The f32 at `at`, 0 where `ref` is absent.
+  Value loadF32(Value ref, Value at);
+
+  // Loops; the insertion point stays behind them.
+  void forEach(Value first, Value end, Value step,
+               llvm::function_ref<void(Value number)> body);
+  /// What `body` makes of `carried`, turn by turn.
+  using LoopBody = llvm::function_ref<llvm::SmallVector<Value>(
+      Value number, mlir::ValueRange carried)>;
+  mlir::ValueRange carry(Value first, Value end, Value step,
+                         mlir::ValueRange carried, LoopBody body);
+  /// The same from 0 on, with steps of one.
+  mlir::ValueRange carry(Value end, mlir::ValueRange carried, LoopBody body);
 };
 
 } // namespace kdac
