@@ -34,14 +34,6 @@ static constexpr int64_t kJoinColumns = 128, kJoinTogether = 64, kJoinWarps = 8;
 static constexpr int64_t kSplitLine = 4;
 static constexpr int64_t kPageKeys = pageKeys; ///< a turn is part of a page
 
-bool isAttentionForm(func::FuncOp function) {
-  return hasForm(function, dplr::Form::Attention);
-}
-
-FailureOr<dplr::LatentAttentionOp> matchAttention(func::FuncOp function) {
-  return matchOnly<dplr::LatentAttentionOp>(function, dplr::Form::Attention);
-}
-
 static Type elementOf(dplr::LatentAttentionOp op) {
   return cast<RankedTensorType>(op.getQuery().getType()).getElementType();
 }
@@ -110,9 +102,13 @@ static std::optional<Shares> sharesOf(dplr::LatentAttentionOp op,
   return std::nullopt;
 }
 
-FailureOr<tile::ScheduleAttr> chooseAttention(dplr::LatentAttentionOp op,
-                                              const Target &target,
-                                              int64_t chunk) {
+LogicalResult selectAttention(func::FuncOp function, const Target &target,
+                              int64_t chunk) {
+  FailureOr<dplr::LatentAttentionOp> match =
+      onlyOp<dplr::LatentAttentionOp>(function);
+  if (failed(match))
+    return failure();
+  dplr::LatentAttentionOp op = *match;
   std::optional<Shares> shares = sharesOf(op, target, chunk);
   if (!shares && chunk == 0)
     return op.emitOpError()
@@ -124,10 +120,13 @@ FailureOr<tile::ScheduleAttr> chooseAttention(dplr::LatentAttentionOp op,
            << "has no turn of " << chunk << " keys on " << target.name
            << "; 16, 32 and 64 work where a block holds them";
   bool isHost = target.kind == TargetKind::Host;
-  return scheduleOf(op.getContext(), target, "attention", shares->keys,
-                    shares->heads, shares->warps, shares->stages,
-                    isHost ? Type(Float32Type::get(op.getContext()))
-                           : elementOf(op));
+  function->setAttr(tile::kScheduleAttr,
+                    scheduleOf(op.getContext(), target, "attention",
+                               shares->keys, shares->heads, shares->warps,
+                               shares->stages,
+                               isHost ? Type(Float32Type::get(op.getContext()))
+                                      : elementOf(op)));
+  return success();
 }
 
 namespace {
@@ -405,8 +404,13 @@ void AttentionForm::buildJoin() {
   func::ReturnOp::create(b);
 }
 
-void buildAttention(func::FuncOp source, dplr::LatentAttentionOp op,
-                    tile::ScheduleAttr schedule) {
+LogicalResult buildAttention(func::FuncOp source) {
+  FailureOr<dplr::LatentAttentionOp> match =
+      onlyOp<dplr::LatentAttentionOp>(source);
+  if (failed(match))
+    return failure();
+  dplr::LatentAttentionOp op = *match;
+  tile::ScheduleAttr schedule = scheduleOf(source);
   const Target &target = *findTarget(schedule.getTarget());
   AttentionForm(source, op, schedule, schedule, "").buildSplit();
   bool isHost = target.kind == TargetKind::Host;
@@ -418,6 +422,7 @@ void buildAttention(func::FuncOp source, dplr::LatentAttentionOp op,
                           std::min(columns, kJoinColumns), kJoinWarps, 2,
                           Float32Type::get(op.getContext()));
   AttentionForm(source, op, join, schedule, "_join").buildJoin();
+  return success();
 }
 
 } // namespace kdac

@@ -1,6 +1,7 @@
 #include "AttentionForm.h"
 #include "KernelBuilder.h"
 #include "MatmulForm.h"
+#include "OnlyOp.h"
 #include "PromptForm.h"
 #include "RowsForm.h"
 #include "kdac/Passes.h"
@@ -110,53 +111,15 @@ void buildLogged(func::FuncOp function, const Problem &problem,
   }
 }
 
-LogicalResult lower(func::FuncOp function) {
-  auto schedule =
-      function->getAttrOfType<tile::ScheduleAttr>(tile::kScheduleAttr);
-  if (!schedule)
-    return function.emitOpError()
-           << "expected a tile.schedule; run dplr-select-schedule first";
-  if (isRowsForm(function)) {
-    FailureOr<Operation *> op = matchRows(function);
-    if (failed(op))
-      return failure();
-    buildRows(function, *op, schedule);
-    function.erase();
-    return success();
-  }
-  if (isAttentionForm(function)) {
-    FailureOr<dplr::LatentAttentionOp> op = matchAttention(function);
-    if (failed(op))
-      return failure();
-    buildAttention(function, *op, schedule);
-    function.erase();
-    return success();
-  }
-  if (isPromptForm(function)) {
-    FailureOr<dplr::PromptAttentionOp> op = matchPrompt(function);
-    if (failed(op))
-      return failure();
-    buildPrompt(function, *op, schedule);
-    function.erase();
-    return success();
-  }
-  if (isMatmulForm(function)) {
-    FailureOr<dplr::GroupedMatmulOp> op = matchMatmul(function);
-    if (failed(op))
-      return failure();
-    buildMatmul(function, *op,
-                {schedule, function->getAttrOfType<tile::ScheduleAttr>(
-                               tile::kFewProgramsAttr)});
-    function.erase();
-    return success();
-  }
+/// The kernels of a recurrence, in the order of a call's launches.
+LogicalResult buildRecurrence(func::FuncOp function) {
   FailureOr<Problem> problem = Problem::match(function);
   if (failed(problem))
     return failure();
   buildBeside(function, *problem, tile::kConvolutionAttr, "_convolve",
               buildConvolution);
-  KernelBuilder kernel(function, *problem, schedule);
-  if (schedule.getForm() == "chunk")
+  KernelBuilder kernel(function, *problem, scheduleOf(function));
+  if (kernel.schedule.getForm() == "chunk")
     buildChunkForm(kernel);
   else
     buildStepForm(kernel);
@@ -169,19 +132,40 @@ LogicalResult lower(func::FuncOp function) {
               kernel.keepsLog() ? buildLoggedCaches : buildKeyCaches);
   if (problem->recurrence.getSlots())
     buildSlotCheck(kernel);
-  function.erase();
   return success();
+}
+
+LogicalResult build(func::FuncOp function) {
+  if (!scheduleOf(function))
+    return function.emitOpError()
+           << "expected a tile.schedule; run dplr-select-schedule first";
+  switch (function->getAttrOfType<dplr::FormAttr>("dplr.form").getValue()) {
+  case dplr::Form::Chunk:
+  case dplr::Form::Step:
+    return buildRecurrence(function);
+  case dplr::Form::Rows:
+    return buildRows(function);
+  case dplr::Form::Attention:
+    return buildAttention(function);
+  case dplr::Form::Prompt:
+    return buildPrompt(function);
+  case dplr::Form::Matmul:
+    return buildMatmul(function);
+  }
+  llvm_unreachable("covered switch");
 }
 
 struct DplrToTile : impl::DplrToTilePassBase<DplrToTile> {
   void runOnOperation() override {
     SmallVector<func::FuncOp> functions;
     for (auto function : getOperation().getOps<func::FuncOp>())
-      if (function->hasAttr("dplr.form"))
+      if (function->getAttrOfType<dplr::FormAttr>("dplr.form"))
         functions.push_back(function);
-    for (func::FuncOp function : functions)
-      if (failed(lower(function)))
+    for (func::FuncOp function : functions) {
+      if (failed(build(function)))
         return signalPassFailure();
+      function.erase();
+    }
   }
 };
 

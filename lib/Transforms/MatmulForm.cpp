@@ -19,14 +19,6 @@ static constexpr int64_t kAccess = 16;
 static constexpr int64_t kPair = 2;  ///< elements of a row of the result
 static constexpr int64_t kBand = 16; ///< tiles that are made together
 
-bool isMatmulForm(func::FuncOp function) {
-  return hasForm(function, dplr::Form::Matmul);
-}
-
-FailureOr<dplr::GroupedMatmulOp> matchMatmul(func::FuncOp function) {
-  return matchOnly<dplr::GroupedMatmulOp>(function, dplr::Form::Matmul);
-}
-
 static Type elementOf(dplr::GroupedMatmulOp op) {
   return op.getInput().getType().getElementType();
 }
@@ -52,17 +44,16 @@ struct Shares {
 
 /// By wgmma a block is alone on its multiprocessor, with 128 sums a thread:
 /// twice as wide tiles read three quarters as much of the L2.
-FailureOr<MatmulSchedules> chooseMatmul(dplr::GroupedMatmulOp op,
-                                        const Target &target, int64_t columns) {
+LogicalResult selectMatmul(func::FuncOp function, const Target &target,
+                           int64_t columns) {
+  FailureOr<dplr::GroupedMatmulOp> match =
+      onlyOp<dplr::GroupedMatmulOp>(function);
+  if (failed(match))
+    return failure();
+  dplr::GroupedMatmulOp op = *match;
   bool isGated = op.getUp() != nullptr;
   int64_t products = isGated ? 2 : 1;
   Type element = elementOf(op);
-  auto scheduleOf = [&](const Shares &s, Type operand, StringRef roles) {
-    return tile::ScheduleAttr::get(op.getContext(), target.name, "matmul",
-                                   s.depth, 1, s.columns, s.warps, s.stages,
-                                   operand, operand, roles,
-                                   /*refined=*/false);
-  };
   SmallVector<Shares> all = {{128 / products, 64, 8, 2},
                              {64 / products, 64, 8, 2}};
   bool byWarpgroups = target.hasWarpgroupProducts && element.isBF16();
@@ -71,20 +62,26 @@ FailureOr<MatmulSchedules> chooseMatmul(dplr::GroupedMatmulOp op,
     all = {{64, 64, 1, 1}, {32, 64, 1, 1}};
   else if (byWarpgroups)
     all = {{256 / products, 64, 8, 4}, {64, 64, 8, 4}};
-  auto schedule = [&](const Shares &s) {
-    return scheduleOf(
-        s, isHost ? Type(Float32Type::get(op.getContext())) : element,
-        byWarpgroups ? "warpgroups" : "fused");
+  Type operand = isHost ? Type(Float32Type::get(op.getContext())) : element;
+  auto add = [&](StringRef attribute, const Shares &s) {
+    function->setAttr(
+        attribute,
+        tile::ScheduleAttr::get(op.getContext(), target.name, "matmul", s.depth,
+                                1, s.columns, s.warps, s.stages, operand,
+                                operand, byWarpgroups ? "warpgroups" : "fused",
+                                /*refined=*/false));
+    return success();
   };
   for (const Shares &s : all)
     if (s.columns == columns)
-      return MatmulSchedules{schedule(s), {}};
+      return add(tile::kScheduleAttr, s);
   if (columns != 0)
     return op.emitOpError()
            << "has no program of " << columns << " columns on " << target.name
            << "; " << all[1].columns << " and " << all[0].columns << " work";
-  return MatmulSchedules{schedule(all[0]), byWarpgroups ? schedule(all[1])
-                                                        : tile::ScheduleAttr()};
+  if (byWarpgroups)
+    (void)add(tile::kFewProgramsAttr, all[1]);
+  return add(tile::kScheduleAttr, all[0]);
 }
 
 namespace {
@@ -231,19 +228,24 @@ void MatmulForm::build() {
 
 /// Where not every other multiprocessor has a part of the usual width, narrower
 /// ones: they wait for weights that few programs cannot bring as fast.
-void buildMatmul(func::FuncOp source, dplr::GroupedMatmulOp op,
-                 const MatmulSchedules &schedules) {
-  tile::ScheduleAttr usual = schedules.usual;
-  MatmulForm form(source, op, usual, "", tile::multipliesByWarpgroups(usual));
+LogicalResult buildMatmul(func::FuncOp source) {
+  FailureOr<dplr::GroupedMatmulOp> op = onlyOp<dplr::GroupedMatmulOp>(source);
+  if (failed(op))
+    return failure();
+  tile::ScheduleAttr usual = scheduleOf(source);
+  MatmulForm form(source, *op, usual, "", tile::multipliesByWarpgroups(usual));
   form.build();
-  if (!schedules.few)
-    return;
+  auto narrow =
+      source->getAttrOfType<tile::ScheduleAttr>(tile::kFewProgramsAttr);
+  if (!narrow)
+    return success();
   std::string some = "2 * " + form.parts();
   std::string isFew = "less(" + some + ", sms)";
   form.runWhen("less(" + isFew + ", 1)");
-  MatmulForm few(source, op, schedules.few, "_few", /*isPersistent=*/false);
+  MatmulForm few(source, *op, narrow, "_few", /*isPersistent=*/false);
   few.runWhen(isFew);
   few.build();
+  return success();
 }
 
 } // namespace kdac

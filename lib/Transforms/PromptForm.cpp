@@ -23,14 +23,6 @@ static constexpr int64_t kAccess =
     16; ///< bytes that rows begin at multiples of
 static constexpr float kLowest = std::numeric_limits<float>::lowest();
 
-bool isPromptForm(func::FuncOp function) {
-  return hasForm(function, dplr::Form::Prompt);
-}
-
-FailureOr<dplr::PromptAttentionOp> matchPrompt(func::FuncOp function) {
-  return matchOnly<dplr::PromptAttentionOp>(function, dplr::Form::Prompt);
-}
-
 static Type elementOf(dplr::PromptAttentionOp op) {
   return cast<RankedTensorType>(op.getQuery().getType()).getElementType();
 }
@@ -80,7 +72,7 @@ constexpr int64_t kMostSums = 64, kMostQueries = 144;
 
 } // namespace
 
-FailureOr<tile::ScheduleAttr>
+static FailureOr<tile::ScheduleAttr>
 choosePrompt(dplr::PromptAttentionOp op, const Target &target, int64_t chunk) {
   constexpr Shares gpu[] = {{128, 64, 8, 2}, {64, 64, 4, 2}, {64, 32, 4, 2},
                             {64, 32, 8, 2},  {64, 16, 8, 2}, {32, 16, 8, 2},
@@ -117,6 +109,19 @@ choosePrompt(dplr::PromptAttentionOp op, const Target &target, int64_t chunk) {
   return op.emitOpError()
          << "has no turn of " << chunk << " keys on " << target.name
          << "; 16, 32 and 64 work where a block holds them, 128 by wgmma";
+}
+
+LogicalResult selectPrompt(func::FuncOp function, const Target &target,
+                           int64_t keys) {
+  FailureOr<dplr::PromptAttentionOp> op =
+      onlyOp<dplr::PromptAttentionOp>(function);
+  if (failed(op))
+    return failure();
+  FailureOr<tile::ScheduleAttr> schedule = choosePrompt(*op, target, keys);
+  if (failed(schedule))
+    return failure();
+  function->setAttr(tile::kScheduleAttr, *schedule);
+  return success();
 }
 
 namespace {
@@ -312,9 +317,13 @@ void PromptForm::build() {
   func::ReturnOp::create(b);
 }
 
-void buildPrompt(func::FuncOp source, dplr::PromptAttentionOp op,
-                 tile::ScheduleAttr schedule) {
-  PromptForm(source, op, schedule).build();
+LogicalResult buildPrompt(func::FuncOp source) {
+  FailureOr<dplr::PromptAttentionOp> op =
+      onlyOp<dplr::PromptAttentionOp>(source);
+  if (failed(op))
+    return failure();
+  PromptForm(source, *op, scheduleOf(source)).build();
+  return success();
 }
 
 } // namespace kdac

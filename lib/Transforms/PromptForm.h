@@ -3,28 +3,21 @@
 #ifndef KDAC_LIB_TRANSFORMS_PROMPTFORM_H
 #define KDAC_LIB_TRANSFORMS_PROMPTFORM_H
 
-#include "kdac/Dialect/Dplr.h"
-#include "kdac/Dialect/Tile.h"
 #include "kdac/Target/Targets.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace kdac {
 
-/// True if the function's dplr.form is prompt.
-bool isPromptForm(mlir::func::FuncOp function);
+// Both emit a diagnostic and fail where the function has not exactly that op,
+// on its arguments.
 
-/// The op of such a function; emits a diagnostic and fails where it has not
-/// exactly one, on its arguments.
-mlir::FailureOr<dplr::PromptAttentionOp> matchPrompt(mlir::func::FuncOp f);
+/// Writes the function's schedule on `target`; `keys`: of a turn, 0: the best.
+/// Fails, too, where there is no such turn.
+mlir::LogicalResult selectPrompt(mlir::func::FuncOp function,
+                                 const Target &target, int64_t keys);
 
-/// How the kernel runs on `target`; `chunk`: keys of a turn, 0: the best. Emits
-/// a diagnostic and fails where there is no such turn.
-mlir::FailureOr<tile::ScheduleAttr>
-choosePrompt(dplr::PromptAttentionOp op, const Target &target, int64_t chunk);
-
-/// Builds the kernel in front of `source`.
-void buildPrompt(mlir::func::FuncOp source, dplr::PromptAttentionOp op,
-                 tile::ScheduleAttr schedule);
+/// Builds the kernel in front of the function.
+mlir::LogicalResult buildPrompt(mlir::func::FuncOp function);
 
 } // namespace kdac
 

@@ -21,11 +21,7 @@ static Type elementOf(Value rows) {
   return cast<RankedTensorType>(rows.getType()).getElementType();
 }
 
-bool isRowsForm(func::FuncOp function) {
-  return hasForm(function, dplr::Form::Rows);
-}
-
-FailureOr<Operation *> matchRows(func::FuncOp function) {
+static FailureOr<Operation *> matchRows(func::FuncOp function) {
   SmallVector<Operation *> found;
   for (Operation &op : function.getBody().front().without_terminator())
     found.push_back(&op);
@@ -69,7 +65,7 @@ static std::optional<int64_t> heldWidth(Operation *op) {
 /// bytes each and more where a block would be too large; the kernel waits for
 /// its loads, not for bandwidth. Others take stretches that fill a GPU from a
 /// few rows on.
-tile::ScheduleAttr chooseRows(Operation *op, const Target &target) {
+static tile::ScheduleAttr chooseRows(Operation *op, const Target &target) {
   constexpr int64_t mostThreads = 512, usualWarps = 4, hostColumns = 4096;
   std::optional<int64_t> held = heldWidth(op);
   bool isHost = target.kind == TargetKind::Host;
@@ -315,9 +311,20 @@ void RowsForm::build() {
   func::ReturnOp::create(b);
 }
 
-void buildRows(func::FuncOp source, Operation *op,
-               tile::ScheduleAttr schedule) {
-  RowsForm(source, op, schedule).build();
+LogicalResult selectRows(func::FuncOp function, const Target &target) {
+  FailureOr<Operation *> op = matchRows(function);
+  if (failed(op))
+    return failure();
+  function->setAttr(tile::kScheduleAttr, chooseRows(*op, target));
+  return success();
+}
+
+LogicalResult buildRows(func::FuncOp source) {
+  FailureOr<Operation *> op = matchRows(source);
+  if (failed(op))
+    return failure();
+  RowsForm(source, *op, scheduleOf(source)).build();
+  return success();
 }
 
 } // namespace kdac

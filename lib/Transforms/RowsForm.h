@@ -4,26 +4,20 @@
 #ifndef KDAC_LIB_TRANSFORMS_ROWSFORM_H
 #define KDAC_LIB_TRANSFORMS_ROWSFORM_H
 
-#include "kdac/Dialect/Dplr.h"
-#include "kdac/Dialect/Tile.h"
 #include "kdac/Target/Targets.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 
 namespace kdac {
 
-/// True if the function's dplr.form is rows.
-bool isRowsForm(mlir::func::FuncOp function);
+// Both emit a diagnostic and fail where the function has not exactly one op, on
+// its arguments.
 
-/// The op of such a function; emits a diagnostic and fails where it has not
-/// exactly one, on its arguments.
-mlir::FailureOr<mlir::Operation *> matchRows(mlir::func::FuncOp function);
+/// Writes how the kernel runs on `target`.
+mlir::LogicalResult selectRows(mlir::func::FuncOp function,
+                               const Target &target);
 
-/// How its kernel runs on `target`.
-tile::ScheduleAttr chooseRows(mlir::Operation *op, const Target &target);
-
-/// Builds the kernel in front of `source`.
-void buildRows(mlir::func::FuncOp source, mlir::Operation *op,
-               tile::ScheduleAttr schedule);
+/// Builds the kernel in front of the function.
+mlir::LogicalResult buildRows(mlir::func::FuncOp function);
 
 } // namespace kdac
 

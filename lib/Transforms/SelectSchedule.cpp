@@ -212,6 +212,8 @@ const char *refuseCluster(const Problem &problem, int64_t vTile) {
   return nullptr;
 }
 
+bool areWarps(StringRef roles) { return roles == "warps" || roles == "cluster"; }
+
 /// A block anchored before its first row, where a bound keeps 16 tokens in
 /// range; f16 holds 2^12 log-decays. Else 1: no exponent is above 0.
 int64_t chooseRoleLeaf(const Problem &problem) {
@@ -259,126 +261,191 @@ void chooseBeside(func::FuncOp function, const Problem &problem,
                       rows(64, llvm::alignTo(problem.valueDim(), 16)));
 }
 
+/// What no schedule of the target can do.
+LogicalResult checkProblem(func::FuncOp function, const Problem &problem,
+                           const Target &row, bool isChunk) {
+  if (isChunk && problem.eraseA)
+    return problem.recurrence.emitOpError()
+           << "has no chunk form for a general erase pair yet; use form step";
+  if (row.kind == TargetKind::Host)
+    return success();
+  if (failed(checkGpuDims(function, problem, row.name)))
+    return failure();
+  // A whole state in the registers of one block, beside what its parts need.
+  // The chunk form has kernels of their own for those.
+  int64_t elements = problem.keyDim() * problem.valueDim();
+  int64_t room = problem.q.conv ? 16384 : 32768;
+  if (!isChunk && problem.needsWholeHeads() && elements > room)
+    return problem.recurrence.emitOpError()
+           << "with its convolution or norm expected a state of at most "
+           << room << " elements on " << row.name << ", but got " << elements;
+  return success();
+}
+
 struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
   using DplrSelectSchedulePassBase::DplrSelectSchedulePassBase;
 
   /// Warps where the kernel can have them, else split wherever there is
   /// something to prepare: chunks in parallel, and a chain short enough for few
   /// heads (docs/PERFORMANCE.md).
-  StringRef chooseRoles(bool canSplit, bool canWarps) {
+  FailureOr<StringRef> chooseRoles(func::FuncOp function,
+                                   const Problem &problem, const Target &row,
+                                   bool isChunk) {
+    bool host = row.kind == TargetKind::Host;
+    const char *against =
+        isChunk ? refuseWarps(problem, row) : "only the chunk form has them";
+    if (roles == "cluster" && !against)
+      against = refuseCluster(problem, vTile);
+    if (!against)
+      against = refuseWarpOverrides(problem, chunk, vTile, warps);
+    bool isFree = chunk == 0 && warps == 0;
+    bool canSplit = isChunk && !host;
+    StringRef chosen = !against && isFree ? "warps"
+                       : canSplit         ? "split"
+                                          : "fused";
     if (!roles.empty())
-      return roles;
-    return canWarps ? "warps" : canSplit ? "split" : "fused";
+      chosen = roles;
+    if (areWarps(chosen) && against)
+      return problem.recurrence.emitOpError()
+             << "cannot have roles " << chosen << ": " << against
+             << "; roles split and fused have no such needs";
+    if (!order.empty() && !areWarps(chosen))
+      return problem.recurrence.emitOpError()
+             << "has no order of sequences to choose with roles " << chosen
+             << ", which take them as they are given; roles warps and cluster "
+                "have";
+    if (chosen == "split" && !canSplit)
+      return function.emitOpError()
+             << "has no split roles "
+             << (host ? "on the host" : "in the step form")
+             << "; use roles fused";
+    return chosen;
   }
 
-  FailureOr<tile::ScheduleAttr> select(func::FuncOp function,
-                                       const Target &row) {
-    FailureOr<Problem> problem = Problem::match(function);
-    if (failed(problem))
-      return failure();
-    auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
-    if (!form) {
-      function.emitOpError() << "expected a dplr.form of chunk or step";
-      return failure();
-    }
+  /// What was asked for, else the best.
+  Choice chooseTiles(const Problem &problem, const Target &row, bool isChunk,
+                     StringRef role, Type operand) {
     bool host = row.kind == TargetKind::Host;
-    bool isChunk = form.getValue() == dplr::Form::Chunk;
-    if (isChunk && problem->eraseA) {
-      problem->recurrence.emitOpError()
-          << "has no chunk form for a general erase pair yet; use form step";
-      return failure();
-    }
-    if (!host && failed(checkGpuDims(function, *problem, row.name)))
-      return failure();
-    // The chunk form has kernels of their own for them.
-    bool wholeHeads = !isChunk && problem->needsWholeHeads();
-    // A whole state in the registers of one block, beside what its parts need.
-    int64_t elements = problem->keyDim() * problem->valueDim();
-    int64_t room = problem->q.conv ? 16384 : 32768;
-    if (!host && wholeHeads && elements > room) {
-      problem->recurrence.emitOpError()
-          << "with its convolution or norm expected a state of at most " << room
-          << " elements on " << row.name << ", but got " << elements;
-      return failure();
-    }
-    Type operand = chooseOperand(*problem, host);
-    int64_t fullValue = llvm::alignTo(problem->valueDim(), 16);
+    int64_t fullValue = llvm::alignTo(problem.valueDim(), 16);
+    bool isWide = role == "warps" && problem.valueDim() % 128 == 0;
+    int64_t widest = isWide ? 128 : 64;
     Choice choice;
-    if (host)
+    if (areWarps(role))
+      choice = chooseWarpRoles(vTile ? vTile : widest);
+    else if (host)
       choice = {isChunk ? 32 : 1, fullValue, 1};
     else if (isChunk)
-      choice = chooseGpuChunk(*problem, row, operand.isBF16() ? 2 : 4);
+      choice = chooseGpuChunk(problem, row, operand.isBF16() ? 2 : 4);
     else
-      choice = chooseGpuStep(*problem);
-    const char *against = "only the chunk form has them";
-    if (isChunk)
-      against = refuseWarps(*problem, row);
-    bool free = chunk == 0 && warps == 0 &&
-                !refuseWarpOverrides(*problem, chunk, vTile, warps);
-    StringRef role = chooseRoles(isChunk && !host, !against && free);
-    if (role == "cluster" && !against)
-      against = refuseCluster(*problem, vTile);
-    bool areWarps = role == "warps" || role == "cluster";
-    if (areWarps && !against)
-      against = refuseWarpOverrides(*problem, chunk, vTile, warps);
-    if (areWarps && against) {
-      problem->recurrence.emitOpError()
-          << "cannot have roles " << role << ": " << against
-          << "; roles split and fused have no such needs";
-      return failure();
-    }
-    if (!order.empty() && !areWarps) {
-      problem->recurrence.emitOpError()
-          << "has no order of sequences to choose with roles " << role
-          << ", which take them as they are given; roles warps and cluster "
-             "have";
-      return failure();
-    }
-    if (areWarps) {
-      bool isWide = role == "warps" && problem->valueDim() % 128 == 0;
-      choice = chooseWarpRoles(vTile ? vTile : isWide ? 128 : 64);
-      operand = BFloat16Type::get(&getContext());
-    }
+      choice = chooseGpuStep(problem);
     if (chunk && isChunk)
       choice.chunk = chunk;
-    if (!host && isChunk && choice.chunk < kLeastGpuChunk) {
-      function.emitOpError()
-          << "has no chunks of " << choice.chunk << " on " << row.name
-          << "; 16 and more work, and the host takes any";
-      return failure();
-    }
-    if (vTile && !wholeHeads)
+    if (vTile && (isChunk || !problem.needsWholeHeads()))
       choice.vTile = vTile;
     if (warps && !host)
       choice.warps = warps;
-    StringRef formName = isChunk ? "chunk" : "step";
-    int64_t leaf = areWarps  ? chooseRoleLeaf(*problem)
-                   : isChunk ? chooseLeaf(*problem, choice.chunk)
-                             : 1;
-    Type gram = areWarps ? operand : chooseGram(*problem, leaf, operand);
-    if (role == "split" && (host || !isChunk)) {
-      function.emitOpError()
-          << "has no split roles "
-          << (host ? "on the host" : "in the step form") << "; use roles fused";
-      return failure();
-    }
-    bool refined =
-        areWarps && problem->recurrence.getPrecision() != dplr::Precision::Fast;
-    if (failed(tile::ScheduleAttr::verify(
-            [&] { return function.emitOpError(); }, row.name, formName,
-            choice.chunk, leaf, choice.vTile, choice.warps, choice.stages,
-            operand, gram, role, refined)))
-      return failure();
-    return tile::ScheduleAttr::get(
-        &getContext(), row.name, formName, choice.chunk, leaf, choice.vTile,
-        choice.warps, choice.stages, operand, gram, role, refined);
+    return choice;
   }
 
-  static tile::ScheduleAttr withRoles(tile::ScheduleAttr s, StringRef roles) {
-    return tile::ScheduleAttr::get(s.getContext(), s.getTarget(), s.getForm(),
-                                   s.getChunk(), s.getLeaf(), s.getVTile(),
-                                   s.getWarps(), s.getStages(), s.getOperand(),
-                                   s.getGram(), roles, s.getRefined());
+  FailureOr<tile::ScheduleAttr> choose(func::FuncOp function,
+                                       const Problem &problem,
+                                       const Target &row, bool isChunk) {
+    if (failed(checkProblem(function, problem, row, isChunk)))
+      return failure();
+    FailureOr<StringRef> role = chooseRoles(function, problem, row, isChunk);
+    if (failed(role))
+      return failure();
+    bool hasWarps = areWarps(*role);
+    Type operand = hasWarps
+                       ? Type(BFloat16Type::get(&getContext()))
+                       : chooseOperand(problem, row.kind == TargetKind::Host);
+    Choice choice = chooseTiles(problem, row, isChunk, *role, operand);
+    bool isGpuChunk = isChunk && row.kind != TargetKind::Host;
+    if (isGpuChunk && choice.chunk < kLeastGpuChunk)
+      return function.emitOpError()
+             << "has no chunks of " << choice.chunk << " on " << row.name
+             << "; 16 and more work, and the host takes any";
+    int64_t leaf = hasWarps  ? chooseRoleLeaf(problem)
+                   : isChunk ? chooseLeaf(problem, choice.chunk)
+                             : 1;
+    Type gram = hasWarps ? operand : chooseGram(problem, leaf, operand);
+    bool refined =
+        hasWarps && problem.recurrence.getPrecision() != dplr::Precision::Fast;
+    StringRef form = isChunk ? "chunk" : "step";
+    if (failed(tile::ScheduleAttr::verify(
+            [&] { return function.emitOpError(); }, row.name, form,
+            choice.chunk, leaf, choice.vTile, choice.warps, choice.stages,
+            operand, gram, *role, refined)))
+      return failure();
+    return tile::ScheduleAttr::get(
+        &getContext(), row.name, form, choice.chunk, leaf, choice.vTile,
+        choice.warps, choice.stages, operand, gram, *role, refined);
+  }
+
+  /// Half as wide, twice as many programs, where those fit the GPU at once. The
+  /// two halves share what they prepare where that is most of the work, unless
+  /// the roles are given.
+  void addAlternatives(func::FuncOp function, const Problem &problem,
+                       tile::ScheduleAttr s) {
+    if (s.getRoles() != "warps" || vTile != 0)
+      return;
+    if (segments != 1)
+      function->setAttr(tile::kSegmentsAttr,
+                        OpBuilder(function).getI64IntegerAttr(segments));
+    auto with = [&](int64_t width, int64_t warps, StringRef roles) {
+      return tile::ScheduleAttr::get(&getContext(), s.getTarget(), s.getForm(),
+                                     s.getChunk(), s.getLeaf(), width, warps,
+                                     s.getStages(), s.getOperand(), s.getGram(),
+                                     roles, s.getRefined());
+    };
+    int64_t half = s.getVTile() / 2;
+    bool shares = roles.empty() && problem.decayRank() == 3;
+    if (shares && s.getVTile() == problem.valueDim() &&
+        half == tile::kChainColumns)
+      function->setAttr(tile::kAssistedAttr,
+                        with(s.getVTile(), s.getWarps(), "assisted"));
+    if (half % tile::kChainColumns == 0)
+      function->setAttr(tile::kFewProgramsAttr,
+                        with(half, chooseWarpRoles(half).warps,
+                             shares ? "cluster" : "warps"));
+  }
+
+  LogicalResult selectRecurrence(func::FuncOp function, const Target &row,
+                                 bool isChunk) {
+    FailureOr<Problem> problem = Problem::match(function);
+    if (failed(problem))
+      return failure();
+    FailureOr<tile::ScheduleAttr> schedule =
+        choose(function, *problem, row, isChunk);
+    if (failed(schedule))
+      return failure();
+    function->setAttr(tile::kScheduleAttr, *schedule);
+    if (order == "given")
+      function->setAttr(tile::kInOrderAttr, UnitAttr::get(&getContext()));
+    chooseBeside(function, *problem, row);
+    addAlternatives(function, *problem, *schedule);
+    return success();
+  }
+
+  LogicalResult select(func::FuncOp function, const Target &row) {
+    auto form = function->getAttrOfType<dplr::FormAttr>("dplr.form");
+    if (!form)
+      return function.emitOpError() << "expected a dplr.form of chunk or step";
+    switch (form.getValue()) {
+    case dplr::Form::Chunk:
+    case dplr::Form::Step:
+      return selectRecurrence(function, row,
+                              form.getValue() == dplr::Form::Chunk);
+    case dplr::Form::Rows:
+      return selectRows(function, row);
+    case dplr::Form::Attention:
+      return selectAttention(function, row, chunk);
+    case dplr::Form::Prompt:
+      return selectPrompt(function, row, chunk);
+    case dplr::Form::Matmul:
+      return selectMatmul(function, row, vTile);
+    }
+    llvm_unreachable("covered switch");
   }
 
   void runOnOperation() override {
@@ -388,79 +455,9 @@ struct SelectSchedule : impl::DplrSelectSchedulePassBase<SelectSchedule> {
                                  << "', expected one of " << targetNames();
       return signalPassFailure();
     }
-    for (auto function : getOperation().getOps<func::FuncOp>()) {
-      if (!function->hasAttr("dplr.form"))
-        continue;
-      if (isRowsForm(function)) {
-        FailureOr<Operation *> op = matchRows(function);
-        if (failed(op))
-          return signalPassFailure();
-        function->setAttr(tile::kScheduleAttr, chooseRows(*op, *row));
-        continue;
-      }
-      if (isAttentionForm(function)) {
-        FailureOr<dplr::LatentAttentionOp> op = matchAttention(function);
-        if (failed(op))
-          return signalPassFailure();
-        FailureOr<tile::ScheduleAttr> schedule =
-            chooseAttention(*op, *row, chunk);
-        if (failed(schedule))
-          return signalPassFailure();
-        function->setAttr(tile::kScheduleAttr, *schedule);
-        continue;
-      }
-      if (isPromptForm(function)) {
-        FailureOr<dplr::PromptAttentionOp> op = matchPrompt(function);
-        if (failed(op))
-          return signalPassFailure();
-        FailureOr<tile::ScheduleAttr> schedule = choosePrompt(*op, *row, chunk);
-        if (failed(schedule))
-          return signalPassFailure();
-        function->setAttr(tile::kScheduleAttr, *schedule);
-        continue;
-      }
-      if (isMatmulForm(function)) {
-        FailureOr<dplr::GroupedMatmulOp> op = matchMatmul(function);
-        if (failed(op))
-          return signalPassFailure();
-        FailureOr<MatmulSchedules> schedules = chooseMatmul(*op, *row, vTile);
-        if (failed(schedules))
-          return signalPassFailure();
-        function->setAttr(tile::kScheduleAttr, schedules->usual);
-        if (schedules->few)
-          function->setAttr(tile::kFewProgramsAttr, schedules->few);
-        continue;
-      }
-      FailureOr<tile::ScheduleAttr> schedule = select(function, *row);
-      if (failed(schedule))
+    for (auto function : getOperation().getOps<func::FuncOp>())
+      if (function->hasAttr("dplr.form") && failed(select(function, *row)))
         return signalPassFailure();
-      function->setAttr(tile::kScheduleAttr, *schedule);
-      if (order == "given")
-        function->setAttr(tile::kInOrderAttr, UnitAttr::get(&getContext()));
-      FailureOr<Problem> problem = Problem::match(function);
-      chooseBeside(function, *problem, *row);
-      // Half as wide, twice as many programs, where those fit the GPU at once.
-      // The two halves share what they prepare where that is most of the work,
-      // unless the roles are given.
-      tile::ScheduleAttr s = *schedule;
-      if (s.getRoles() == "warps" && vTile == 0 && segments != 1)
-        function->setAttr(tile::kSegmentsAttr,
-                          OpBuilder(function).getI64IntegerAttr(segments));
-      int64_t half = s.getVTile() / 2;
-      bool shares = roles.empty() && problem->decayRank() == 3;
-      if (s.getRoles() == "warps" && vTile == 0 && shares &&
-          s.getVTile() == problem->valueDim() && half == tile::kChainColumns)
-        function->setAttr(tile::kAssistedAttr, withRoles(s, "assisted"));
-      if (s.getRoles() == "warps" && vTile == 0 &&
-          half % tile::kChainColumns == 0)
-        function->setAttr(tile::kFewProgramsAttr,
-                          tile::ScheduleAttr::get(
-                              &getContext(), s.getTarget(), s.getForm(),
-                              s.getChunk(), s.getLeaf(), half,
-                              chooseWarpRoles(half).warps, s.getStages(),
-                              s.getOperand(), s.getGram(),
-                              shares ? "cluster" : "warps", s.getRefined()));
-    }
   }
 };
 
