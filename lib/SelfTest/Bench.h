@@ -4,6 +4,7 @@
 #define KDAC_LIB_SELFTEST_BENCH_H
 
 #include "BenchCall.h"
+#include "BenchOracle.h"
 #include "Runner.h"
 
 namespace kdac::selftest {
@@ -27,19 +28,6 @@ private:
   /// its bound.
   Status checkHeads(const GpuKernel &kernel, const BenchShape &shape,
                     BenchCall &call, cuda::Stream stream, Entry &entry);
-  /// The same of form attention; of forms prompt and matmul, of some rows; of
-  /// form rows, of all rows.
-  Status checkAttention(const Variant &v, const BenchShape &shape,
-                        const BenchCall &call, Entry &entry);
-  Status checkPrompt(const Variant &v, const BenchShape &shape,
-                     const BenchCall &call, Entry &entry);
-  /// Notes the error of `out`, the only result of a call without a state.
-  Status judgeOut(const Variant &v, const reference::Comparison &error,
-                  int64_t width, Entry &entry);
-  Status checkMatmul(const Variant &v, const BenchShape &shape,
-                     const BenchCall &call, Entry &entry);
-  Status checkRows(const Variant &variant, const BenchShape &shape,
-                   const BenchCall &call, Entry &entry);
   /// A line for the commit of all tokens.
   Status timeCommit(const GpuKernel &kernel, const Sets &sets,
                     cuda::Stream stream, std::string &launches);
@@ -53,14 +41,11 @@ private:
                         bool &isGraph);
   StatusOr<Entry> measure(const GpuKernel &kernel, const BenchShape &shape,
                           std::string &launches);
-  const reference::Results &oracle(const Variant &variant,
-                                   const BenchShape &shape);
 
   const Session &session;
   Device device;
-  const reference::Recipe &recipe; ///< of the inputs
-  Patterns patterns;
-  std::map<std::string, reference::Results> known;
+  Patterns patterns; ///< of the inputs
+  BenchOracle oracle;
 };
 
 } // namespace kdac::selftest

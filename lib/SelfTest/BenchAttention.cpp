@@ -1,101 +1,66 @@
 #include "BenchAttention.h"
 
 #include <algorithm>
-#include <numeric>
 
 namespace kdac::selftest {
 
-namespace {
-
-std::vector<int64_t> lengthsOf(const BenchShape &shape) {
-  if (!shape.lengths.empty())
-    return shape.lengths;
-  return std::vector<int64_t>(static_cast<size_t>(shape.sequences),
-                              shape.tokens);
+static int64_t pagesOf(int64_t keys) {
+  return (keys + pageKeys - 1) / pageKeys;
 }
 
-int64_t pagesOf(int64_t keys) { return (keys + pageKeys - 1) / pageKeys; }
-
-} // namespace
-
-int64_t attentionSize(const Variant &v, const BenchShape &shape,
-                      const std::string &name) {
+int64_t BenchAttention::size(const std::string &name) const {
   int64_t pitch = 1, pages = 1;
-  for (int64_t length : lengthsOf(shape)) {
+  for (int64_t length : shape.allLengths()) {
     pitch = std::max(pitch, pagesOf(length));
     pages += pagesOf(length);
   }
-  if (name == "N" || name == "S")
-    return shape.sequences;
-  if (name == "H")
-    return shape.heads;
-  if (name == "D")
-    return v.keyDim;
-  if (name == "R")
-    return v.valueDim;
-  if (name == "P")
-    return pages;
-  return pitch;
+  for (auto [size, value] : {std::pair("N", shape.sequences),
+                             {"S", shape.sequences},
+                             {"H", shape.heads},
+                             {"D", v.keyDim},
+                             {"R", v.valueDim},
+                             {"P", pages},
+                             {"table_pitch", pitch}})
+    if (name == size)
+      return value;
+  return 0;
 }
 
-int64_t attentionElements(const Variant &v, const BenchShape &shape,
-                          const std::string &name) {
-  auto size = [&](const char *of) { return attentionSize(v, shape, of); };
-  if (name == "q")
-    return size("N") * size("H") * size("D");
-  if (name == "out")
-    return size("N") * size("H") * size("R");
-  if (name == "pages")
-    return size("P") * pageKeys * size("D");
-  return name == "table" ? size("S") * size("table_pitch") : size("N");
+int64_t BenchAttention::elements(const Arg &tensor) const {
+  return product(tensor.shape);
 }
 
-std::vector<int64_t> attentionIntegers(const Variant &v,
-                                       const BenchShape &shape,
-                                       const std::string &name) {
-  std::vector<int64_t> lengths = lengthsOf(shape);
-  if (name == "lengths")
-    return lengths;
-  std::vector<int64_t> all(
-      static_cast<size_t>(attentionElements(v, shape, name)));
-  if (name == "slots") {
-    std::iota(all.begin(), all.end(), 0);
-    return all;
-  }
-  int64_t pitch = attentionSize(v, shape, "table_pitch"), next = 0;
-  for (size_t n = 0; n < lengths.size(); ++n)
+std::vector<int64_t> BenchAttention::table() const {
+  std::vector<int64_t> lengths = shape.allLengths(), all;
+  auto pitch = static_cast<size_t>(size("table_pitch"));
+  int64_t next = 0;
+  for (size_t n = 0; n < lengths.size(); ++n) {
     for (int64_t j = 0; j < pagesOf(lengths[n]); ++j)
-      all[n * static_cast<size_t>(pitch) + static_cast<size_t>(j)] = next++;
+      all.push_back(next++);
+    all.resize((n + 1) * pitch);
+  }
   return all;
 }
 
+std::vector<int64_t> BenchAttention::integers(const Arg &tensor) const {
+  return tensor.name == "lengths" ? shape.allLengths()
+         : tensor.name == "slots" ? countFrom(0, shape.sequences)
+                                  : table();
+}
+
 reference::AttentionOperands
-attentionOperands(const Variant &v, const BenchShape &shape, Patterns &patterns,
-                  const std::vector<int64_t> &heads) {
-  auto size = [&](const char *of) { return attentionSize(v, shape, of); };
-  auto patternOf = [&](const char *name) -> const Pattern & {
-    for (const Arg &arg : kernelArgs(v))
-      if (arg.name == name)
-        return patterns.of(v, arg);
-    std::abort(); // not a kernel of form attention
-  };
-  reference::AttentionOperands o = reference::operandsOfSizes(size);
+BenchAttention::operands(Patterns &patterns,
+                         const std::vector<int64_t> &heads) const {
+  reference::AttentionOperands o =
+      reference::operandsOfSizes([&](const char *of) { return size(of); });
+  int64_t all = o.heads;
   o.heads = static_cast<int64_t>(heads.size()); // those that are checked
-  for (auto [name, to] : {std::pair("table", &o.table),
-                          {"slots", &o.slots},
-                          {"lengths", &o.lengths}})
-    *to = attentionIntegers(v, shape, name);
+  o.table = table();
+  o.slots = countFrom(0, shape.sequences);
+  o.lengths = shape.allLengths();
   o.scale = attentionScale;
-  o.q = [&pattern = patternOf("q"), heads, all = size("H"),
-         width = o.width](int64_t n, int64_t head, double *row) {
-    for (int64_t i = 0; i < width; ++i)
-      row[i] = pattern.at((n * all + heads[head]) * width + i);
-  };
-  o.pages = [&pattern = patternOf("pages"),
-             width = o.width](int64_t number, int64_t, double *row) {
-    for (int64_t i = 0; i < width; ++i)
-      row[i] = pattern.at(number * width + i);
-  };
+  o.q = rowsOf(patterns.of(v, "q"), o.width, all * o.width, heads);
+  o.pages = rowsOf(patterns.of(v, "pages"), o.width, o.width);
   return o;
 }
 

@@ -1,32 +1,29 @@
-// Promises: the tensors, sizes and oracle of a timed call of form attention.
-// Does not: launch anything.
+// Promises: timed calls of form attention, and some heads of every sequence for
+// the oracle. Every sequence has pages of its own, in order. Does not: launch
+// anything.
 #ifndef KDAC_LIB_SELFTEST_BENCHATTENTION_H
 #define KDAC_LIB_SELFTEST_BENCHATTENTION_H
 
+#include "BenchForm.h"
 #include "Pattern.h"
 #include "kdac/Reference/Attention.h"
-#include "kdac/SelfTest/Plan.h"
 
 namespace kdac::selftest {
 
-/// What a call passes as its scale: queries have length 1 or so.
-constexpr float attentionScale = 3;
+class BenchAttention : public BenchForm {
+public:
+  using BenchForm::BenchForm;
+  int64_t elements(const Arg &tensor) const override;
+  int64_t size(const std::string &name) const override;
+  float scale(const std::string &) const override { return attentionScale; }
+  std::vector<int64_t> integers(const Arg &tensor) const override;
 
-/// Elements of an argument, value of a size: every sequence has pages of its
-/// own, in order.
-int64_t attentionElements(const Variant &v, const BenchShape &shape,
-                          const std::string &name);
-int64_t attentionSize(const Variant &v, const BenchShape &shape,
-                      const std::string &name);
-/// Of table, slots and lengths.
-std::vector<int64_t> attentionIntegers(const Variant &v,
-                                       const BenchShape &shape,
-                                       const std::string &name);
+  reference::AttentionOperands
+  operands(Patterns &patterns, const std::vector<int64_t> &heads) const;
 
-/// Some heads of every sequence.
-reference::AttentionOperands
-attentionOperands(const Variant &v, const BenchShape &shape, Patterns &patterns,
-                  const std::vector<int64_t> &heads);
+private:
+  std::vector<int64_t> table() const;
+};
 
 } // namespace kdac::selftest
 

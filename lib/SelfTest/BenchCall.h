@@ -1,12 +1,11 @@
-// Promises: a call of benchmark size in device memory, and the oracle's view of
-// some of its heads. Does not: launch or time.
+// Promises: a call of benchmark size in device memory, and what it left there.
+// Does not: launch or time.
 #ifndef KDAC_LIB_SELFTEST_BENCHCALL_H
 #define KDAC_LIB_SELFTEST_BENCHCALL_H
 
+#include "BenchForm.h"
 #include "Pattern.h"
-#include "kdac/Reference/Compare.h"
-#include "kdac/Reference/Reference.h"
-#include "kdac/Reference/RowOps.h"
+#include "kdac/Reference/Buffer.h"
 #include "kdac/Runtime/Call.h"
 #include "kdac/SelfTest/Plan.h"
 
@@ -33,9 +32,10 @@ public:
   const DeviceBuffer *find(const std::string &name) const;
 
 private:
-  Status add(const Device &device, const Variant &variant,
-             const BenchShape &shape, const std::vector<Arg> &args, size_t i,
-             Patterns &patterns, cuda::Stream stream);
+  /// The argument that the last slot is of.
+  Status addTensor(const Device &device, const Variant &variant,
+                   const BenchForm &form, const Arg &arg, Patterns &patterns,
+                   cuda::Stream stream);
 
   std::vector<uint64_t> slots;
   std::vector<void *> argv;
@@ -46,17 +46,6 @@ private:
 
 /// The first and the last value head: those that a wrong index misses first.
 std::vector<int64_t> sampledHeads(const BenchShape &shape);
-
-/// The oracle's operands for the sampled heads of a BenchCall with the same
-/// patterns, which must outlive them. Each sampled head has a key head of its
-/// own here, whatever the original grouping.
-reference::Operands sampledOperands(const Variant &variant,
-                                    const BenchShape &shape,
-                                    Patterns &patterns);
-
-/// The same of form rows, of all rows.
-reference::RowOperands rowOperands(const Variant &variant,
-                                   const BenchShape &shape, Patterns &patterns);
 
 /// Rows of a device tensor [.., heads, width] from `firstRow` on, reduced to
 /// the sampled heads.

@@ -1,13 +1,10 @@
 #include "BenchPrompt.h"
-#include "BenchAttention.h"
 
 #include <algorithm>
-#include <cstdlib>
 
 namespace kdac::selftest {
 
-int64_t promptSize(const Variant &v, const BenchShape &shape,
-                   const std::string &name) {
+int64_t BenchPrompt::size(const std::string &name) const {
   int64_t shared = v.keyDim - v.valueDim, heads = shape.heads;
   for (auto [size, value] :
        {std::pair("N", shape.sequences),
@@ -25,11 +22,14 @@ int64_t promptSize(const Variant &v, const BenchShape &shape,
   return 0; // later
 }
 
-int64_t promptElements(const Variant &v, const BenchShape &shape,
-                       const std::string &name) {
-  if (name == "offsets" || name == "key_offsets")
+int64_t BenchPrompt::elements(const Arg &tensor) const {
+  if (tensor.dtype == DType::I32)
     return shape.sequences + 1;
-  return shape.allTokens() * promptSize(v, shape, name + "_stride");
+  return shape.allTokens() * size(tensor.name + "_stride");
+}
+
+std::vector<int64_t> BenchPrompt::integers(const Arg &) const {
+  return shape.bounds();
 }
 
 namespace {
@@ -39,16 +39,14 @@ struct Sample {
   std::vector<int64_t> rows, keys, offsets = {0}, keyOffsets = {0};
 
   explicit Sample(const BenchShape &shape) {
-    int64_t begin = 0;
-    for (int64_t n = 0; n < shape.sequences; ++n) {
-      int64_t length = shape.lengths.empty()
-                           ? shape.tokens
-                           : shape.lengths[static_cast<size_t>(n)];
-      int64_t first = std::min(length, promptRowsChecked / 2);
-      int64_t last = std::min(length - first, promptRowsChecked / 2);
+    constexpr int64_t half = BenchPrompt::rowsChecked / 2;
+    std::vector<int64_t> bounds = shape.bounds();
+    for (size_t n = 0; n + 1 < bounds.size(); ++n) {
+      int64_t begin = bounds[n], end = bounds[n + 1];
+      int64_t first = std::min(end - begin, half);
+      int64_t last = std::min(end - begin - first, half);
       add(begin, begin, begin + first);
-      add(begin, begin + length - last, begin + length);
-      begin += length;
+      add(begin, end - last, end);
     }
   }
   /// Rows `first` .. `end` of a sequence that begins at `begin`.
@@ -64,14 +62,13 @@ struct Sample {
 
 } // namespace
 
-std::vector<int64_t> promptRows(const BenchShape &shape) {
+std::vector<int64_t> BenchPrompt::sampledRows() const {
   return Sample(shape).rows;
 }
 
-reference::PromptOperands promptOperands(const Variant &v,
-                                         const BenchShape &shape,
-                                         Patterns &patterns,
-                                         const std::vector<int64_t> &heads) {
+reference::PromptOperands
+BenchPrompt::operands(Patterns &patterns,
+                      const std::vector<int64_t> &heads) const {
   Sample sample(shape);
   reference::PromptOperands o;
   o.heads = static_cast<int64_t>(heads.size());
@@ -81,23 +78,12 @@ reference::PromptOperands promptOperands(const Variant &v,
   o.offsets = sample.offsets;
   o.keyOffsets = sample.keyOffsets;
   o.scale = attentionScale;
-  auto rowsOf = [&](const char *name, const std::vector<int64_t> &numbers,
-                    const std::vector<int64_t> &heads,
-                    int64_t width) -> reference::Rows {
-    for (const Arg &arg : kernelArgs(v))
-      if (arg.name == name)
-        return [&pattern = patterns.of(v, arg), numbers, heads, width,
-                stride = promptSize(v, shape, arg.name + "_stride")](
-                   int64_t row, int64_t head, double *x) {
-          int64_t first = numbers[row] * stride + heads[head] * width;
-          for (int64_t i = 0; i < width; ++i)
-            x[i] = pattern.at(first + i);
-        };
-    std::abort(); // not a kernel of form prompt
-  };
-  o.q = rowsOf("q", sample.rows, heads, v.keyDim);
-  o.kv = rowsOf("kv", sample.keys, heads, 2 * v.valueDim);
-  o.shared = rowsOf("shared", sample.keys, {0}, o.sharedWidth);
+  o.q = rowsOf(patterns.of(v, "q"), v.keyDim, size("q_stride"), heads,
+               sample.rows);
+  o.kv = rowsOf(patterns.of(v, "kv"), 2 * v.valueDim, size("kv_stride"), heads,
+                sample.keys);
+  o.shared = rowsOf(patterns.of(v, "shared"), o.sharedWidth,
+                    size("shared_stride"), {}, sample.keys);
   return o;
 }
 

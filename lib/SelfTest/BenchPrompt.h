@@ -1,29 +1,31 @@
-// Promises: the tensors, sizes and oracle of a timed call of form prompt.
-// Does not: launch anything.
+// Promises: timed calls of form prompt, and for the oracle, which takes keys
+// times rows, some heads of every sequence's first and last rows. Sequences
+// have no past, and the call has all their keys: tensors between calls are
+// absent. Does not: launch anything.
 #ifndef KDAC_LIB_SELFTEST_BENCHPROMPT_H
 #define KDAC_LIB_SELFTEST_BENCHPROMPT_H
 
+#include "BenchForm.h"
 #include "Pattern.h"
 #include "kdac/Reference/Attention.h"
-#include "kdac/SelfTest/Plan.h"
 
 namespace kdac::selftest {
 
-/// Elements of an argument, value of a size: sequences without a past, all of
-/// whose keys the call has, so that absent tensors have no elements.
-int64_t promptElements(const Variant &v, const BenchShape &shape,
-                       const std::string &name);
-int64_t promptSize(const Variant &v, const BenchShape &shape,
-                   const std::string &name);
+class BenchPrompt : public BenchForm {
+public:
+  /// Rows of a sequence that the oracle looks at.
+  static constexpr int64_t rowsChecked = 64;
 
-/// Some heads of every sequence's first and last rows: the oracle takes keys
-/// times rows.
-constexpr int64_t promptRowsChecked = 64;
-std::vector<int64_t> promptRows(const BenchShape &shape);
-reference::PromptOperands promptOperands(const Variant &v,
-                                         const BenchShape &shape,
-                                         Patterns &patterns,
-                                         const std::vector<int64_t> &heads);
+  using BenchForm::BenchForm;
+  int64_t elements(const Arg &tensor) const override;
+  int64_t size(const std::string &name) const override;
+  float scale(const std::string &) const override { return attentionScale; }
+  std::vector<int64_t> integers(const Arg &tensor) const override;
+
+  std::vector<int64_t> sampledRows() const;
+  reference::PromptOperands operands(Patterns &patterns,
+                                     const std::vector<int64_t> &heads) const;
+};
 
 } // namespace kdac::selftest
 

@@ -1,6 +1,5 @@
 #include "kdac/SelfTest/Cost.h"
 #include "BenchMatmul.h"
-#include "BenchPrompt.h"
 
 #include "kdac/Reference/RowOps.h"
 #include "kdac/Reference/Tolerance.h"
@@ -39,12 +38,8 @@ std::string factorOf(const std::string &text, const Variant &variant) {
 /// "[tokens, HV, K]" as "tokens * HV * K".
 std::string productOf(const std::string &shape, const Variant &variant) {
   std::string text;
-  for (size_t begin = 1; begin < shape.size();) {
-    size_t end = std::min(shape.find_first_of(",]", begin), shape.size());
-    text += (text.empty() ? "" : " * ") +
-            factorOf(shape.substr(begin, end - begin), variant);
-    begin = end + 2; // ", "
-  }
+  for (const std::string &dimension : dimensionsOf(shape))
+    text += (text.empty() ? "" : " * ") + factorOf(dimension, variant);
   return text;
 }
 
@@ -182,8 +177,9 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
   bool isPrompt = variant.form == Form::Prompt;
   if (variant.form == Form::Matmul) {
     SizeBindings sizes = {{"tokens", shape.allTokens()}, {"checked", 0}};
+    BenchMatmul form(variant, shape);
     for (const char *name : {"T", "D", "E", "R", "G", "tile_count"})
-      sizes.emplace_back(name, matmulSize(variant, shape, name));
+      sizes.emplace_back(name, form.size(name));
     return sizes;
   }
   return {{"tokens", shape.allTokens()},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 namespace kdac::selftest {
 
@@ -78,6 +79,28 @@ const Pattern &Patterns::of(const Variant &v, const Arg &arg) {
                        draw(recipe, v, arg.name, {seed, stream, i, 0, 0}));
   });
   return *slot;
+}
+
+const Pattern &Patterns::of(const Variant &v, std::string_view name) {
+  for (const Arg &arg : kernelArgs(v))
+    if (arg.name == name)
+      return of(v, arg);
+  std::abort(); // no argument of the kernel
+}
+
+reference::Rows rowsOf(const Pattern &pattern, int64_t width, int64_t stride,
+                       std::vector<int64_t> heads,
+                       std::vector<int64_t> numbers) {
+  return [&pattern, width, stride, heads = std::move(heads),
+          numbers = std::move(numbers)](int64_t row, int64_t head, double *x) {
+    if (!numbers.empty())
+      row = numbers[static_cast<size_t>(row)];
+    int64_t first = row * stride;
+    if (!heads.empty())
+      first += heads[static_cast<size_t>(head)] * width;
+    for (int64_t i = 0; i < width; ++i)
+      x[i] = pattern.at(first + i);
+  };
 }
 
 } // namespace kdac::selftest

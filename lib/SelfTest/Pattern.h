@@ -5,6 +5,7 @@
 #define KDAC_LIB_SELFTEST_PATTERN_H
 
 #include "kdac/Reference/Recipe.h"
+#include "kdac/Reference/Reference.h"
 #include "kdac/Runtime/Device.h"
 #include "kdac/Variant/Variant.h"
 
@@ -35,12 +36,20 @@ public:
       : seed(seed), recipe(recipe) {}
   /// Values of the argument `arg` of `variant`, as the recipe draws them.
   const Pattern &of(const Variant &variant, const Arg &arg);
+  const Pattern &of(const Variant &variant, std::string_view name);
 
 private:
   uint64_t seed;
   const reference::Recipe &recipe;
   std::map<std::string, std::unique_ptr<Pattern>> known;
 };
+
+/// Rows of a tensor [.., stride] that a pattern, which must outlive them,
+/// fills: of row r and head h `width` elements of head heads[h], none: all
+/// heads begin with the row, of row numbers[r], none: row r itself.
+reference::Rows rowsOf(const Pattern &pattern, int64_t width, int64_t stride,
+                       std::vector<int64_t> heads = {},
+                       std::vector<int64_t> numbers = {});
 
 } // namespace kdac::selftest
 

@@ -393,6 +393,19 @@ bool suits(const Variant &variant, const BenchShape &shape) {
          (variant.width == 0 || shape.heads <= reference::longestRow(variant));
 }
 
+std::vector<int64_t> BenchShape::allLengths() const {
+  return lengths.empty()
+             ? std::vector<int64_t>(static_cast<size_t>(sequences), tokens)
+             : lengths;
+}
+
+std::vector<int64_t> BenchShape::bounds() const {
+  std::vector<int64_t> bounds = {0};
+  for (int64_t length : allLengths())
+    bounds.push_back(bounds.back() + length);
+  return bounds;
+}
+
 int64_t BenchShape::allTokens() const {
   int64_t sum = lengths.empty() ? sequences * tokens : 0;
   for (int64_t length : lengths)

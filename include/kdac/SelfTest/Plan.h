@@ -26,6 +26,9 @@ struct BenchShape {
   int64_t heads = 1;
   int64_t valueHeads = 1;
 
+  /// Of every sequence, packed or not; where each begins, and the last ends.
+  std::vector<int64_t> allLengths() const;
+  std::vector<int64_t> bounds() const;
   int64_t allTokens() const;
   int64_t longest() const;     ///< tokens of the longest sequence
   std::string spelled() const; ///< as parsed
