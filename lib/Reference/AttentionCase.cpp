@@ -23,17 +23,6 @@ struct Pool {
   }
 };
 
-/// 0 .. count - 1 in an order of their own.
-std::vector<int64_t> shuffled(int64_t count, uint64_t seed, uint64_t stream) {
-  std::vector<int64_t> order(static_cast<size_t>(count));
-  std::iota(order.begin(), order.end(), 0);
-  Random random(seed, stream);
-  for (size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1],
-              order[static_cast<size_t>(random.uniform(i) * double(i))]);
-  return order;
-}
-
 std::vector<int64_t> integersOf(const Case &c, const char *name) {
   std::vector<int64_t> all;
   if (const Buffer *buffer = c.find(name))
@@ -48,6 +37,19 @@ std::vector<int64_t> keyLengths(const CaseSpec &spec) {
   if (!spec.lengths.empty())
     return spec.lengths;
   return std::vector<int64_t>(static_cast<size_t>(spec.sequences), spec.tokens);
+}
+
+std::optional<std::string> validateAttention(const CaseSpec &spec) {
+  const Variant &v = spec.variant;
+  int64_t multiple = 16 / dtypeSize(v.dtype);
+  if (spec.columns < 0 || spec.columns % multiple != 0 ||
+      spec.columns > v.keyDim)
+    return "D = " + std::to_string(spec.columns) + " must be a multiple of " +
+           std::to_string(multiple) + " elements up to " +
+           std::to_string(v.keyDim);
+  if (spec.trailing || spec.tokenGap)
+    return "form attention has no trailing tokens and no gaps";
+  return std::nullopt;
 }
 
 int64_t valueColumns(const CaseSpec &spec, int64_t columns) {
@@ -132,8 +134,8 @@ operandsOfSizes(const std::function<int64_t(const char *)> &size) {
 AttentionOperands attentionOperandsOf(const Case &c) {
   auto size = [&](const char *of) { return attentionSize(c, of); };
   AttentionOperands o = operandsOfSizes(size);
-  o.q = c.find("q")->rows();
-  o.pages = c.find("pages")->rows();
+  o.q = c.rows("q");
+  o.pages = c.rows("pages");
   o.table = integersOf(c, "table");
   o.slots = integersOf(c, "slots");
   o.lengths = integersOf(c, "lengths");

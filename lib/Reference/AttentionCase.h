@@ -11,6 +11,9 @@ namespace kdac::reference {
 /// Keys of every sequence, as the call says them.
 std::vector<int64_t> keyLengths(const CaseSpec &spec);
 
+/// The sentence that says why `spec` of form attention cannot be a case.
+std::optional<std::string> validateAttention(const CaseSpec &spec);
+
 /// R for rows of D elements: as large a part as the variant's.
 int64_t valueColumns(const CaseSpec &spec, int64_t columns);
 

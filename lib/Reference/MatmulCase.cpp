@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 namespace kdac::reference {
 
@@ -28,12 +27,7 @@ std::vector<int64_t> tilesOf(const Case &c) {
 /// Of every entry a choice, each once: rows of x in no order. Bad ones are
 /// outside.
 std::vector<int64_t> orderOf(const Case &c) {
-  std::vector<int64_t> order(static_cast<size_t>(c.tokens()));
-  std::iota(order.begin(), order.end(), 0);
-  Random random(c.spec().seed, 77);
-  for (size_t i = order.size(); i > 1; --i)
-    std::swap(order[i - 1],
-              order[static_cast<size_t>(random.uniform(i) * double(i))]);
+  std::vector<int64_t> order = shuffled(c.tokens(), c.spec().seed, 77);
   if (c.spec().hasBadIndices)
     for (size_t i = 0; i < order.size(); i += 5)
       order[i] = i % 2 ? -1000000000 : 2000000000;
@@ -103,14 +97,10 @@ void fillGroups(Case &c) {
 }
 
 MatmulOperands matmulOperandsOf(const Case &c) {
-  auto rows = [&](const char *name) {
-    const Buffer *buffer = c.find(name);
-    return buffer ? buffer->rows() : Rows();
-  };
   MatmulOperands o;
-  o.x = rows("x");
-  o.weights = rows("weights");
-  o.up = rows("up");
+  o.x = c.rows("x");
+  o.weights = c.rows("weights");
+  o.up = c.rows("up");
   if (isGrouped(c)) {
     o.tiles = tilesOf(c);
     o.starts = c.offsets();

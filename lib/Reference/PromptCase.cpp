@@ -103,20 +103,16 @@ void fillOffsets(Case &c) {
 }
 
 PromptOperands promptOperandsOf(const Case &c) {
-  auto rows = [&](const char *name) {
-    const Buffer *buffer = c.find(name);
-    return buffer ? buffer->rows() : Rows();
-  };
   PromptOperands o;
   o.heads = c.heads();
   o.width = c.columns();
   o.sharedWidth = promptSize(c, "R");
   o.values = promptSize(c, "E");
-  o.q = rows("q");
-  o.kv = rows("kv");
-  o.shared = rows("shared");
-  o.before = rows("before");
-  o.beforeLogs = rows("before_logs");
+  o.q = c.rows("q");
+  o.kv = c.rows("kv");
+  o.shared = c.rows("shared");
+  o.before = c.rows("before");
+  o.beforeLogs = c.rows("before_logs");
   o.offsets = c.offsets();
   o.keyOffsets = keyBounds(c);
   o.later = c.spec().later;

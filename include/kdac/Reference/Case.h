@@ -121,6 +121,10 @@ public:
   /// The buffer of an argument, or null when it is absent.
   Buffer *find(std::string_view name);
   const Buffer *find(std::string_view name) const;
+  /// Its rows, for an oracle; none when it is absent.
+  Rows rows(std::string_view name) const;
+  /// The value of the size `name`, a tensor's stride; 0 when that is absent.
+  int64_t strideOf(const std::string &name) const;
 
   /// Pointers to each argument in ABI order (cuLaunchKernel's convention): to a
   /// pointer, an int64_t or a float. Valid until the case dies or argv is

@@ -4,7 +4,11 @@
 #ifndef KDAC_REFERENCE_RANDOM_H
 #define KDAC_REFERENCE_RANDOM_H
 
+#include <cstddef>
 #include <cstdint>
+#include <numeric>
+#include <utility>
+#include <vector>
 
 namespace kdac::reference {
 
@@ -44,6 +48,18 @@ public:
 private:
   uint64_t key;
 };
+
+/// 0 .. count - 1 in an order of their own.
+inline std::vector<int64_t> shuffled(int64_t count, uint64_t seed,
+                                     uint64_t stream) {
+  std::vector<int64_t> order(static_cast<size_t>(count));
+  std::iota(order.begin(), order.end(), 0);
+  Random random(seed, stream);
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1],
+              order[static_cast<size_t>(random.uniform(i) * double(i))]);
+  return order;
+}
 
 } // namespace kdac::reference
 
