@@ -11,7 +11,7 @@ namespace kdac::model {
 static StatusOr<const PackVariant *>
 selectByWidths(const PackReader &pack, const Place &place, Form form,
                Element type, int64_t value, int64_t rest) {
-  DType dtype = type == Element::F32 ? DType::F32 : DType::BF16;
+  DType dtype = dtypeOf(type);
   // Which none may have: the error says what the pack has, or what would do.
   auto rounded = [](int64_t x) {
     return std::max<int64_t>(1, (x + pageKeys - 1) / pageKeys) * pageKeys;
@@ -170,11 +170,9 @@ int64_t PromptPlan::mostOffsets(int64_t pieces, int64_t context, int64_t most) {
 
 void setPrompt(NamedCall &call, const ModelConfig &config,
                const PromptBlock &block, const PromptTensors &t) {
-  for (auto [name, rows] :
-       {std::pair("q", t.q), {"kv", t.expanded}, {"out", t.out}}) {
-    call.pointer(name, rows.data);
-    call.size(std::string(name) + "_stride", rows.stride);
-  }
+  call.rows("q", t.q);
+  call.rows("kv", t.expanded);
+  call.rows("out", t.out);
   call.pointer("shared", t.shared);
   call.size("shared_stride", config.cacheDim());
   call.pointer("offsets", t.offsets);

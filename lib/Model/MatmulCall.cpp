@@ -7,12 +7,11 @@ StatusOr<const PackVariant *> selectMatmul(const PackReader &pack,
                                            const Place &place,
                                            const ModelConfig &config,
                                            Element type, bool isGated) {
-  DType dtype = type == Element::F32 ? DType::F32 : DType::BF16;
   RowOp joined = isGated ? activationOf(config) : RowOp::None;
   Request request;
   request.options = {{"form", "matmul"},
                      {"rows", std::string(spell(joined))},
-                     {"dtype", std::string(spell(dtype))}};
+                     {"dtype", std::string(spell(dtypeOf(type)))}};
   return selectVariant(pack, place, request);
 }
 
@@ -23,7 +22,7 @@ bool suitsMatmul(const Product &p) {
 /// Tensors and their sizes, of one group.
 static void setTensors(NamedCall &call, Rows x, const Matrix &w, Rows y) {
   bool isF32 = y.type == Element::F32;
-  call.pointer("x", x.data);
+  call.rows("x", x);
   call.pointer("weights", w.data);
   call.pointer("out", isF32 ? nullptr : y.data);
   call.pointer("sums", isF32 ? y.data : nullptr);
@@ -31,7 +30,6 @@ static void setTensors(NamedCall &call, Rows x, const Matrix &w, Rows y) {
   call.size("D", w.in);
   call.size("E", w.out);
   call.size("R", x.rows);
-  call.size("x_stride", x.stride);
   call.size("out_stride", y.stride);
   call.size("sums_stride", y.stride);
 }

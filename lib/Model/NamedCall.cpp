@@ -1,7 +1,6 @@
 #include "NamedCall.h"
 
 #include <algorithm>
-
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -48,6 +47,11 @@ void NamedCall::scale(std::string_view name, float value) {
     std::memcpy(argv[static_cast<size_t>(i)], &value, sizeof value);
 }
 
+void NamedCall::rows(const std::string &name, Rows value) {
+  pointer(name, value.data);
+  size(name + "_stride", value.stride);
+}
+
 StatusOr<int64_t> NamedCall::workspaceBytes() const {
   return kdac::workspaceBytes(variant, argv.data());
 }
@@ -58,7 +62,7 @@ Request kdaRequest(const ModelConfig &config, bool isStep, Element type) {
   request.options = {{"form", isStep ? "step" : "chunk"},
                      {"key-dim", dim},
                      {"value-dim", dim},
-                     {"dtype", type == Element::F32 ? "f32" : "bf16"},
+                     {"dtype", std::string(spell(dtypeOf(type)))},
                      {"gate", config.gateLowerBound ? "bounded" : "softplus"},
                      {"slots", "i32"}};
   if (config.gateLowerBound)
@@ -94,14 +98,10 @@ void setRecurrence(NamedCall &call, const ModelConfig &config,
                    const Rows (&qkv)[3], Rows decay, Rows beta,
                    const KdaCache &cache, Rows out, const void *workspace) {
   const char *names[] = {"q", "k", "v"};
-  for (int i = 0; i < 3; ++i) {
-    call.pointer(names[i], qkv[i].data);
-    call.size(std::string(names[i]) + "_stride", qkv[i].stride);
-  }
-  call.pointer("g", decay.data);
-  call.size("g_stride", decay.stride);
-  call.pointer("beta", beta.data);
-  call.size("beta_stride", beta.stride);
+  for (int i = 0; i < 3; ++i)
+    call.rows(names[i], qkv[i]);
+  call.rows("g", decay);
+  call.rows("beta", beta);
   call.pointer("A_log", parameters.aLog);
   call.pointer("dt_bias", parameters.dtBias);
   call.pointer("h0", cache.state);
@@ -109,8 +109,7 @@ void setRecurrence(NamedCall &call, const ModelConfig &config,
   call.pointer("slots", batch.slots);
   call.pointer("sources", batch.sources);
   call.pointer("offsets", batch.offsets);
-  call.pointer("out", out.data);
-  call.size("out_stride", out.stride);
+  call.rows("out", out);
   call.pointer("workspace", workspace);
   call.size("N", batch.count);
   call.size("T", batch.tokens);
@@ -134,8 +133,7 @@ void setNeighbours(NamedCall &call, const ModelConfig &config,
   call.pointer("v_cache", cache.v);
   for (const char *name : {"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"})
     call.size(name, config.kdaWidth() * config.convWidth);
-  call.pointer("z", z.data);
-  call.size("z_stride", z.stride);
+  call.rows("z", z);
   call.pointer("norm_weight", parameters.oNorm);
 }
 

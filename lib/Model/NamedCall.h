@@ -22,6 +22,8 @@ public:
   void pointer(std::string_view name, const void *value);
   void size(std::string_view name, int64_t value);
   void scale(std::string_view name, float value);
+  /// A tensor `name` and its `name`_stride.
+  void rows(const std::string &name, Rows value);
 
   /// Bytes of scratch for the call as it is set.
   StatusOr<int64_t> workspaceBytes() const;
@@ -32,6 +34,11 @@ private:
   std::vector<uint64_t> values; ///< one per argument
   std::vector<void *> argv;     ///< to `values`
 };
+
+/// As variants spell it.
+inline DType dtypeOf(Element type) {
+  return type == Element::F32 ? DType::F32 : DType::BF16;
+}
 
 /// What a pack must have for the config's KDA layers: states in slots, elements
 /// of `type`, convolutions and gated norm.

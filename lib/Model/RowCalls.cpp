@@ -7,7 +7,7 @@ namespace kdac::model {
 StatusOr<const PackVariant *> selectRows(const PackReader &pack,
                                          const Place &place, RowOp op,
                                          Element type, int64_t width) {
-  DType dtype = type == Element::F32 ? DType::F32 : DType::BF16;
+  DType dtype = dtypeOf(type);
   Request request;
   request.options = {{"form", "rows"},
                      {"rows", std::string(spell(op))},
@@ -49,46 +49,40 @@ Status checkWidths(const ModelConfig &c, int64_t multiple,
   return Status::success();
 }
 
-/// Pointer and stride of a tensor.
-static void setRows(NamedCall &call, const std::string &name, Rows rows) {
-  call.pointer(name, rows.data);
-  call.size(name + "_stride", rows.stride);
-}
-
 /// The result and its shape.
 static void setResult(NamedCall &call, Rows y) {
-  setRows(call, "out", y);
+  call.rows("out", y);
   call.size("T", y.rows);
   call.size("D", y.width);
 }
 
 void setNorm(NamedCall &call, Rows branch, Rows x, const void *weight,
              double eps, Rows y) {
-  setRows(call, "x", x);
-  setRows(call, "branch", branch);
-  setRows(call, "sum", branch.data ? x : Rows());
+  call.rows("x", x);
+  call.rows("branch", branch);
+  call.rows("sum", branch.data ? x : Rows());
   setResult(call, y);
   call.pointer("weight", weight);
   call.scale("eps", static_cast<float>(eps));
 }
 
 void setAdd(NamedCall &call, Rows x, Rows branch, Rows y) {
-  setRows(call, "x", x);
-  setRows(call, "branch", branch);
+  call.rows("x", x);
+  call.rows("branch", branch);
   setResult(call, y);
 }
 
 void setProduct(NamedCall &call, const ModelConfig &config, Rows gate, Rows up,
                 Rows y) {
-  setRows(call, "gate", gate);
-  setRows(call, "up", up);
+  call.rows("gate", gate);
+  call.rows("up", up);
   setResult(call, y);
   call.scale("beta", static_cast<float>(config.situBeta));
   call.scale("linear", static_cast<float>(config.situLinearBeta));
 }
 
 void setGather(NamedCall &call, Rows x, const int32_t *index, Rows y) {
-  setRows(call, "x", x);
+  call.rows("x", x);
   call.pointer("index", index);
   call.size("R", x.rows);
   setResult(call, y);
@@ -113,7 +107,7 @@ void listRows(const Piece *pieces, int64_t count, int32_t *slots,
 void setLatent(NamedCall &call, const ModelConfig &config, Rows c,
                const void *weight, double eps, const int32_t *slots,
                const int32_t *positions, const MlaCache &cache) {
-  setRows(call, "x", c);
+  call.rows("x", c);
   call.size("T", c.rows);
   call.size("D", cache.cacheDim);
   call.pointer("weight", weight);
@@ -132,7 +126,7 @@ void setLatent(NamedCall &call, const ModelConfig &config, Rows c,
 
 void setMix(NamedCall &call, Rows stream, int64_t pitch, int64_t entries,
             const void *query, double eps, Rows y) {
-  setRows(call, "x", stream);
+  call.rows("x", stream);
   call.size("x_pitch", pitch);
   call.size("E", entries + 1);
   call.pointer("query", query);
