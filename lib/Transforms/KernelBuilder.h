@@ -287,6 +287,12 @@ void buildKeyCaches(KernelBuilder &kernel);
 /// committed, from the inputs in the log.
 void buildLoggedCaches(KernelBuilder &kernel);
 
+/// Bytes that every line of `count` elements is known to be aligned to.
+inline int64_t lineAlignment(int64_t count, mlir::Type element) {
+  int64_t bytes = count * tile::bytesOf(element);
+  return std::min<int64_t>(16, bytes & -bytes);
+}
+
 } // namespace kdac
 
 #endif // KDAC_LIB_TRANSFORMS_KERNELBUILDER_H
