@@ -1,5 +1,6 @@
 #include "Fixture.h"
 
+#include <algorithm>
 #include <limits>
 #include <map>
 
@@ -26,47 +27,55 @@ void expectRefusal(const std::function<void(fixture::Call &)> &change,
 enum { Q, K, V, H0, Offsets, Out, Ht };
 enum { N, T, H, HV, QStride, KStride, VStride, OutStride };
 
+using Sizes = std::map<std::string, int64_t>;
+
+/// The sentence with which a call of `v` is refused whose sizes are these, all
+/// others `otherwise`, and whose tensors exist but for those in `absent`.
+std::string refusalOf(Variant v, const Sizes &given, int64_t otherwise,
+                      const std::vector<std::string> &absent = {},
+                      float scale = 1) {
+  EXPECT_EQ(resolve(v), std::nullopt);
+  Launch launch;
+  launch.entry = entryName(v);
+  launch.args = launchArgs(v);
+  PackVariant variant;
+  variant.variant = v;
+  variant.launches = {launch};
+  void *data = reinterpret_cast<void *>(0x1000), *none = nullptr;
+  Sizes sizes = given;
+  std::vector<void *> argv;
+  for (const LaunchArg &a : launch.args) {
+    bool isAbsent =
+        std::find(absent.begin(), absent.end(), a.arg.name) != absent.end();
+    int64_t &size = sizes.try_emplace(a.arg.name, otherwise).first->second;
+    argv.push_back(a.arg.kind == ArgKind::Size    ? static_cast<void *>(&size)
+                   : a.arg.kind == ArgKind::Scale ? static_cast<void *>(&scale)
+                   : isAbsent                     ? &none
+                                                  : &data);
+  }
+  return checkCall(variant, launch, argv.data()).message();
+}
+
 /// A call of a pool variant with 4 slots, 2 sequences and 2 heads of 32 x 32.
 struct PoolCall {
-  PackVariant variant;
   int64_t pool = 4, slotPitch = 2 * 1024, headPitch = 1024, sequences = 2;
   bool hasSlots = true;
 
-  PoolCall() {
+  std::string refusal() {
     Variant v = fixture::linear("host");
     v.slots = DType::I64;
-    EXPECT_EQ(resolve(v), std::nullopt);
-    Launch launch;
-    launch.entry = entryName(v);
-    launch.args = launchArgs(v);
-    variant.variant = v;
-    variant.launches = {launch};
-  }
-  std::string refusal() {
-    void *data = reinterpret_cast<void *>(0x1000), *none = nullptr;
-    std::vector<int64_t> sizes;
-    std::vector<void *> argv;
-    sizes.reserve(variant.launches[0].args.size());
-    float scale = 1;
-    for (const LaunchArg &a : variant.launches[0].args) {
-      const std::string &name = a.arg.name;
-      if (a.arg.kind == ArgKind::Scale) {
-        argv.push_back(&scale);
-      } else if (a.arg.kind == ArgKind::Size) {
-        sizes.push_back(name == "N"                   ? sequences
-                        : name == "pool"              ? pool
-                        : name == "slot_pitch"        ? slotPitch
-                        : name == "head_pitch"        ? headPitch
-                        : name == "H" || name == "HV" ? 2
-                        : name == "T"                 ? 1
-                                                      : 64);
-        argv.push_back(&sizes.back());
-      } else {
-        bool isAbsent = name == "offsets" || (name == "slots" && !hasSlots);
-        argv.push_back(isAbsent ? &none : &data);
-      }
-    }
-    return checkCall(variant, variant.launches[0], argv.data()).message();
+    std::vector<std::string> absent = {"offsets"};
+    if (!hasSlots)
+      absent.push_back("slots");
+    return refusalOf(v,
+                     {{"N", sequences},
+                      {"pool", pool},
+                      {"slot_pitch", slotPitch},
+                      {"head_pitch", headPitch},
+                      {"H", 2},
+                      {"HV", 2},
+                      {"T", 1}},
+                     64, absent);
   }
 };
 
@@ -117,30 +126,13 @@ TEST(CheckPool, WithoutSlotsThePoolHoldsAllSequences) {
 
 /// A call of form attention or prompt with these sizes, all others 1, and
 /// without the tensor `absent`.
-std::string attentionRefusal(std::map<std::string, int64_t> sizes,
-                             Form form = Form::Attention,
+std::string attentionRefusal(const Sizes &sizes, Form form = Form::Attention,
                              const std::string &absent = "", float scale = 1) {
   Variant v;
   v.form = form;
   v.keyDim = 128;
   v.valueDim = 64;
-  EXPECT_EQ(resolve(v), std::nullopt);
-  Launch launch;
-  launch.args = launchArgs(v);
-  PackVariant variant;
-  variant.variant = v;
-  variant.launches = {launch};
-  void *data = reinterpret_cast<void *>(0x1000);
-  void *none = nullptr;
-  std::vector<void *> argv;
-  for (const LaunchArg &a : launch.args) {
-    int64_t &size = sizes.try_emplace(a.arg.name, 1).first->second;
-    argv.push_back(a.arg.kind == ArgKind::Size    ? static_cast<void *>(&size)
-                   : a.arg.kind == ArgKind::Scale ? static_cast<void *>(&scale)
-                   : a.arg.name == absent         ? &none
-                                                  : &data);
-  }
-  return checkCall(variant, variant.launches[0], argv.data()).message();
+  return refusalOf(v, sizes, 1, {absent}, scale);
 }
 
 TEST(CheckAttention, RowsFitTheKernel) {
@@ -164,8 +156,8 @@ TEST(CheckAttention, SizesFit64Bits) {
 }
 
 /// A call of form prompt that could be, but for `sizes`.
-std::string promptRefusal(std::map<std::string, int64_t> sizes,
-                          const std::string &absent = "", float scale = 1) {
+std::string promptRefusal(Sizes sizes, const std::string &absent = "",
+                          float scale = 1) {
   for (auto [name, size] : {std::pair("D", 128),
                             {"R", 64},
                             {"E", 64},
@@ -210,8 +202,7 @@ TEST(CheckPrompt, SizesFit64Bits) {
 }
 
 /// A call of form matmul that could be, but for `sizes`.
-std::string matmulRefusal(std::map<std::string, int64_t> sizes,
-                          const std::string &absent = "") {
+std::string matmulRefusal(Sizes sizes, const std::string &absent = "") {
   for (auto [name, size] : {std::pair("D", 64),
                             {"E", 66},
                             {"x_stride", 64},
@@ -267,33 +258,10 @@ std::string convRefusal(int64_t valueHeads, int64_t pitch,
   Variant v = fixture::linear("host");
   v.form = form;
   v.conv = 4;
-  EXPECT_EQ(resolve(v), std::nullopt);
-  Launch launch;
-  launch.args = launchArgs(v);
-  PackVariant variant;
-  variant.variant = v;
-  variant.launches = {launch};
-  void *data = reinterpret_cast<void *>(0x1000), *none = nullptr;
-  float scale = 1;
-  std::vector<int64_t> sizes;
-  std::vector<void *> argv;
-  sizes.reserve(launch.args.size());
-  for (const LaunchArg &a : launch.args) {
-    const std::string &name = a.arg.name;
-    if (a.arg.kind == ArgKind::Size) {
-      sizes.push_back(name == "T"                         ? 1
-                      : name == "HV"                      ? valueHeads
-                      : name.find("_pitch") != name.npos  ? pitch
-                      : name.find("_stride") != name.npos ? 128
-                                                          : 2);
-      argv.push_back(&sizes.back());
-    } else {
-      argv.push_back(a.arg.kind == ArgKind::Scale ? static_cast<void *>(&scale)
-                     : name == "offsets"          ? &none
-                                                  : &data);
-    }
-  }
-  return checkCall(variant, variant.launches[0], argv.data()).message();
+  Sizes sizes = {{"T", 1}, {"N", 2}, {"H", 2}, {"HV", valueHeads}};
+  for (const char *name : {"q", "k", "v"})
+    sizes[std::string(name) + "_cache_pitch"] = pitch;
+  return refusalOf(v, sizes, 128, {"offsets"});
 }
 
 TEST(CheckCaches, DoNotOverlap) {
@@ -312,41 +280,22 @@ TEST(CheckCaches, DoNotOverlap) {
 
 /// A call of an operation on rows that is good: 4 rows of 576, of which 512 are
 /// normalised; the sizes that `changes` names have its values instead.
-static std::string
-refusalOfRows(RowOp op, const std::map<std::string, int64_t> &changes) {
+static std::string refusalOfRows(RowOp op, const Sizes &changes) {
   Variant v;
   v.form = Form::Rows;
   v.rows = op;
   v.width = op == RowOp::Latent ? 512 : 576;
   v.target = "host";
-  EXPECT_EQ(resolve(v), std::nullopt);
-  PackVariant variant;
-  variant.variant = v;
-  Launch launch;
-  launch.entry = entryName(v);
-  launch.args = launchArgs(v);
-  std::map<std::string, int64_t> sizes = {
-      {"T", 4}, {"D", 576},   {"rank", 512}, {"R", 256},       {"S", 2},
-      {"P", 2}, {"page", 64}, {"E", 3},      {"x_pitch", 2304}};
+  Sizes sizes = {{"T", 4},     {"D", 576}, {"rank", 512},
+                 {"R", 256},   {"S", 2},   {"P", 2},
+                 {"page", 64}, {"E", 3},   {"x_pitch", 2304}};
   for (const auto &[name, value] : changes)
     sizes[name] = value;
-  void *data = reinterpret_cast<void *>(0x1000);
-  float scale = 1;
-  int64_t stride = 576;
-  std::vector<void *> argv;
-  for (const LaunchArg &a : launch.args) {
-    void *value = &data;
-    if (a.arg.kind == ArgKind::Scale)
-      value = &scale;
-    else if (a.arg.kind == ArgKind::Size)
-      value = sizes.count(a.arg.name) ? &sizes[a.arg.name] : &stride;
-    argv.push_back(value);
-  }
-  return checkCall(variant, launch, argv.data()).message();
+  return refusalOf(v, sizes, 576);
 }
 
 TEST(CheckRows, PagesOfLatents) {
-  auto refusal = [](const std::map<std::string, int64_t> &changes) {
+  auto refusal = [](const Sizes &changes) {
     return refusalOfRows(RowOp::Latent, changes);
   };
   EXPECT_EQ(refusal({}), "");
@@ -368,7 +317,7 @@ TEST(CheckRows, PagesOfLatents) {
 }
 
 TEST(CheckRows, TensorsThatAreMixed) {
-  auto refusal = [](const std::map<std::string, int64_t> &changes) {
+  auto refusal = [](const Sizes &changes) {
     return refusalOfRows(RowOp::Mix, changes);
   };
   EXPECT_EQ(refusal({}), "");
