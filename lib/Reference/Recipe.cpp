@@ -17,12 +17,6 @@ Site Site::at(int64_t otherToken) const {
   return other;
 }
 
-double Site::rowUniform() const {
-  Site other = *this;
-  other.channel = -1;
-  return other.uniform();
-}
-
 namespace {
 
 double logSigmoid(double x) {

@@ -153,7 +153,6 @@ public:
   /// True if there is a second call; argv is that call's from `commit` on.
   bool commits() const { return !acceptedOf.empty(); }
   void commit(bool isSecond) { committing = isSecond; }
-  bool isCommitting() const { return committing; }
   bool isSlot(int64_t index) const { return index >= 0 && index < poolCount; }
   /// The pool before the run: h0 itself changes in place.
   const Buffer *poolBefore() const { return before.get(); }

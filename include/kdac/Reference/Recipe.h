@@ -23,8 +23,6 @@ struct Site {
   double uniform() const { return random().uniform(index()); }
   /// The same for all tokens.
   double sharedNormal() const { return at(0).normal(); }
-  /// The same for all channels.
-  double rowUniform() const;
   Site at(int64_t otherToken) const;
 
 private:
