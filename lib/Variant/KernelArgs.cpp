@@ -1,6 +1,8 @@
 // The ABI: what is passed to a kernel of each form, in which order.
 #include "kdac/Variant/Variant.h"
 
+#include <utility>
+
 namespace kdac {
 
 /// See kernelArgs.
@@ -141,96 +143,136 @@ static std::vector<Arg> matmulArgs(const Variant &v) {
   return args;
 }
 
-std::vector<Arg> kernelArgs(const Variant &v) {
-  if (v.form == Form::Matmul)
-    return matmulArgs(v);
-  if (v.form == Form::Prompt)
-    return promptArgs(v);
-  if (v.form == Form::Rows)
-    return rowArgs(v);
-  if (v.form == Form::Attention)
-    return attentionArgs(v);
-  const Recurrence &row = v.row();
+namespace {
+
+/// The arguments of a recurrence, one after the other.
+struct Recurrent {
   std::vector<Arg> args;
-  std::vector<std::string> strided;
-  auto tensor = [&](std::string name, ArgKind kind, DType dtype,
-                    std::string shape, bool optional, bool hasTokens) {
+  std::vector<std::string> strided; ///< tensors with a row for every token
+
+  void tensor(std::string name, ArgKind kind, DType dtype, std::string shape,
+              bool optional = false, bool hasTokens = true) {
     if (hasTokens)
       strided.push_back(name);
     args.push_back({std::move(name), kind, dtype, optional, std::move(shape)});
-  };
-  auto input = [&](std::string name, DType dtype, std::string shape,
-                   bool optional = false, bool hasTokens = true) {
+  }
+  void input(std::string name, DType dtype, std::string shape,
+             bool optional = false, bool hasTokens = true) {
     tensor(std::move(name), ArgKind::Input, dtype, std::move(shape), optional,
            hasTokens);
-  };
+  }
+  void size(std::string name) {
+    args.push_back({std::move(name), ArgKind::Size, DType::I64, false, ""});
+  }
+};
+
+void addMaps(Recurrent &list, const Variant &v) {
+  const Recurrence &row = v.row();
   bool mapped = *v.gate == Gate::Softplus || *v.gate == Gate::Bounded;
-  std::string state = v.slots ? "[pool, HV, " : "[N, HV, ";
-  state += v.stateLayout == StateLayout::VK ? "V, K]" : "K, V]";
-  input("q", v.dtype, "[tokens, H, K]");
-  input("k", v.dtype, "[tokens, H, K]");
-  input("v", v.dtype, "[tokens, HV, V]");
   if (row.decay == Decay::HeadConstant)
-    input("g", *v.gateDtype, "[HV]", false, false);
+    list.input("g", *v.gateDtype, "[HV]", false, false);
   else if (row.decay != Decay::None)
-    input("g", *v.gateDtype,
-          row.decay == Decay::Head ? "[tokens, HV]" : "[tokens, HV, K]");
+    list.input("g", *v.gateDtype,
+               row.decay == Decay::Head ? "[tokens, HV]" : "[tokens, HV, K]");
   if (*v.beta != Beta::None)
-    input("beta", v.dtype, "[tokens, HV]");
+    list.input("beta", v.dtype, "[tokens, HV]");
   if (mapped) {
-    input("A_log", DType::F32, "[HV]", true, false);
-    input("dt_bias", DType::F32, row.decay == Decay::Head ? "[HV]" : "[HV, K]",
-          true, false);
+    list.input("A_log", DType::F32, "[HV]", true, false);
+    list.input("dt_bias", DType::F32,
+               row.decay == Decay::Head ? "[HV]" : "[HV, K]", true, false);
   }
   if (row.erase == Erase::Pair) {
-    input("a", v.dtype, "[tokens, H, K]");
-    input("b", v.dtype, "[tokens, H, K]");
+    list.input("a", v.dtype, "[tokens, H, K]");
+    list.input("b", v.dtype, "[tokens, H, K]");
   }
+}
+
+void addLayer(Recurrent &list, const Variant &v) {
   if (v.conv) {
     for (const char *name : {"q", "k", "v"})
-      input(std::string(name) + "_conv", v.dtype,
-            *name == 'v' ? "[HV, V, W]" : "[H, K, W]", false, false);
+      list.input(std::string(name) + "_conv", v.dtype,
+                 *name == 'v' ? "[HV, V, W]" : "[H, K, W]", false, false);
     for (const char *name : {"q", "k", "v"}) {
       std::string width = *name == 'v' ? "HV, V" : "H, K";
-      tensor(std::string(name) + "_cache", ArgKind::Output, v.dtype,
-             v.cacheLayout == CacheLayout::Full
-                 ? "[pool, " + width + ", W]"
-                 : "[pool, W - 1, " + width + "]",
-             true, false);
+      list.tensor(std::string(name) + "_cache", ArgKind::Output, v.dtype,
+                  v.cacheLayout == CacheLayout::Full
+                      ? "[pool, " + width + ", W]"
+                      : "[pool, W - 1, " + width + "]",
+                  true, false);
     }
   }
   if (v.norm != OutputNorm::None) {
-    input("z", v.dtype, "[tokens, HV, V]");
-    input("norm_weight", DType::F32, "[V]", false, false);
+    list.input("z", v.dtype, "[tokens, HV, V]");
+    list.input("norm_weight", DType::F32, "[V]", false, false);
   }
-  input("h0", v.stateDtype, state, true, false);
+}
+
+void addIndices(Recurrent &list, const Variant &v) {
   if (v.slots) {
-    input("slots", *v.slots, "[N]", true, false);
-    input("sources", *v.slots, "[N]", true, false);
+    list.input("slots", *v.slots, "[N]", true, false);
+    list.input("sources", *v.slots, "[N]", true, false);
   }
   if (v.snapshots)
-    input("snapshots", *v.slots, "[tokens]", true, false);
+    list.input("snapshots", *v.slots, "[tokens]", true, false);
   if (v.log)
-    input("accepted", *v.slots, "[N]", true, false);
-  input("offsets", v.offsetDtype, "[N + 1]", true, false);
-  tensor("out", ArgKind::Output, v.dtype, "[tokens, HV, V]", false, true);
-  tensor("ht", ArgKind::Output, v.stateDtype, state, true, false);
-  if (v.form == Form::Chunk || v.log)
-    args.push_back({"workspace", ArgKind::Workspace, DType::I8, true, "bytes"});
+    list.input("accepted", *v.slots, "[N]", true, false);
+  list.input("offsets", v.offsetDtype, "[N + 1]", true, false);
+}
+
+void addSizes(Recurrent &list, const Variant &v) {
+  for (const char *size : {"N", "T", "H", "HV"})
+    list.size(size);
   if (v.slots)
-    tensor("status", ArgKind::Output, DType::I64, "[1]", true, false);
-  std::vector<const char *> sizes = {"N", "T", "H", "HV"};
-  if (v.slots)
-    sizes.insert(sizes.end(), {"pool", "slot_pitch", "head_pitch"});
+    for (const char *size : {"pool", "slot_pitch", "head_pitch"})
+      list.size(size);
   if (v.conv)
-    sizes.insert(sizes.end(),
-                 {"q_cache_pitch", "k_cache_pitch", "v_cache_pitch"});
-  for (const char *size : sizes)
-    args.push_back({size, ArgKind::Size, DType::I64, false, ""});
-  for (const std::string &name : strided)
-    args.push_back({name + "_stride", ArgKind::Size, DType::I64, false, ""});
-  args.push_back({"scale", ArgKind::Scale, DType::F32, false, ""});
-  return args;
+    for (const char *name : {"q", "k", "v"})
+      list.size(std::string(name) + "_cache_pitch");
+  for (const std::string &name : list.strided)
+    list.size(name + "_stride");
+}
+
+} // namespace
+
+/// See kernelArgs.
+static std::vector<Arg> recurrenceArgs(const Variant &v) {
+  std::string state = v.slots ? "[pool, HV, " : "[N, HV, ";
+  state += v.stateLayout == StateLayout::VK ? "V, K]" : "K, V]";
+  Recurrent list;
+  list.input("q", v.dtype, "[tokens, H, K]");
+  list.input("k", v.dtype, "[tokens, H, K]");
+  list.input("v", v.dtype, "[tokens, HV, V]");
+  addMaps(list, v);
+  addLayer(list, v);
+  list.input("h0", v.stateDtype, state, true, false);
+  addIndices(list, v);
+  list.tensor("out", ArgKind::Output, v.dtype, "[tokens, HV, V]");
+  list.tensor("ht", ArgKind::Output, v.stateDtype, state, true, false);
+  if (v.form == Form::Chunk || v.log)
+    list.tensor("workspace", ArgKind::Workspace, DType::I8, "bytes", true,
+                false);
+  if (v.slots)
+    list.tensor("status", ArgKind::Output, DType::I64, "[1]", true, false);
+  addSizes(list, v);
+  list.args.push_back({"scale", ArgKind::Scale, DType::F32, false, ""});
+  return list.args;
+}
+
+std::vector<Arg> kernelArgs(const Variant &v) {
+  switch (v.form) {
+  case Form::Chunk:
+  case Form::Step:
+    return recurrenceArgs(v);
+  case Form::Rows:
+    return rowArgs(v);
+  case Form::Attention:
+    return attentionArgs(v);
+  case Form::Prompt:
+    return promptArgs(v);
+  case Form::Matmul:
+    return matmulArgs(v);
+  }
+  return {};
 }
 
 } // namespace kdac
