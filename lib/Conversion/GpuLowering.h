@@ -62,7 +62,20 @@ private:
   void createKernel();
   mlir::LogicalResult lowerBlock(mlir::Block &block);
   mlir::LogicalResult lowerOp(mlir::Operation *op);
+  //===-- Loops (GpuLoop.cpp)
+  //------------------------------------------------===//
+  struct LoopPlan;
+  LoopPlan planOf(mlir::scf::ForOp loop);
   mlir::LogicalResult lowerLoop(mlir::scf::ForOp loop);
+  mlir::LogicalResult lowerIteration(mlir::scf::ForOp loop,
+                                     mlir::scf::ForOp made,
+                                     const LoopPlan &plan, size_t carried);
+  Values registersOf(Value value);
+  void bindRegisters(mlir::ValueRange values, mlir::ValueRange elements);
+  Value later(mlir::scf::ForOp loop, Value number, int64_t iterations);
+  mlir::IRMapping hideSizes();
+  bool sharesMemory() const; ///< the kernel has shared memory
+  bool makesShared(mlir::scf::ForOp loop) const;
   //===-- Tokens of the step form (GpuTokens.cpp)
   //----------------------------===//
   static llvm::SmallVector<mlir::Operation *> headOf(mlir::scf::ForOp loop);
@@ -82,7 +95,6 @@ private:
   void lowerAwaitLaunch();
   void lowerStartNext();
   void awaitKernelsAhead();
-  mlir::IRMapping hideSizes();
   void hideGuards(mlir::IRMapping &before);
   void locateThread(Value threadIndex);
 
@@ -118,16 +130,8 @@ private:
   mlir::LogicalResult lowerPrefetches();
   bool isFoundLate(mlir::Operation *op);
   void lowerCheckSlots(tile::CheckSlotsOp op);
-  void lowerStore(tile::StoreOp op);
   void materialise(mlir::Operation *op, Value result);
   void columnsToShared(Value vector, Value result);
-  /// The kernel arguments that a ref may stand for.
-  static void argumentsOf(Value ref, llvm::SmallVectorImpl<Value> &arguments);
-  /// True if the kernel stores through the argument that `ref` stands for.
-  bool isWritten(Value ref) const;
-  /// True if something before `stores`, except what they store, reads through
-  /// the arguments that they write.
-  bool areReadBefore(llvm::ArrayRef<tile::StoreOp> stores) const;
   void copyToShared(tile::LoadOp op);
   void computeToShared(Value result, const Layout &layout,
                        llvm::function_ref<Values(const Group &)> compute);
@@ -189,8 +193,6 @@ private:
   /// some thread may still write what is read, or use what is overwritten.
   void access(llvm::ArrayRef<Range> reads, llvm::ArrayRef<Range> writes);
   void synchronise();
-  bool sharesMemory() const; ///< the kernel has shared memory
-  bool makesShared(mlir::scf::ForOp loop) const;
   llvm::SmallVector<Range> rangesRead(mlir::ValueRange values) const;
 
   //===-- Layouts (GpuLayout.cpp)
@@ -226,6 +228,20 @@ private:
   Values evaluateBroadcast(tile::BroadcastOp op, const Group &group);
   Values iota(tile::IotaOp op, const Group &group);
   Values loadShared(Value value, const Group &group);
+  Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
+  /// Drops remembered elements, so that they need no registers until reused;
+  /// the step form keeps them: its state stays in registers anyway, and rows
+  /// need none.
+  void forget() {
+    if (!tile::loopsOverTiles(schedule))
+      return;
+    memo.clear();
+    b.memoryFence();
+  }
+  void storeShared(Value value, const Group &group, mlir::ValueRange elements);
+
+  //===-- Loads from global memory (GpuLoads.cpp)
+  //----------------------------===//
   Values loadGlobal(tile::LoadOp op, const Group &group);
   /// The same bytes, unconverted, as one vector: for copies to shared memory.
   Value loadGlobalRaw(tile::LoadOp op, const Group &group, Value guard);
@@ -255,18 +271,19 @@ private:
   /// known to.
   Value validity(Value ref, mlir::ValueRange valid,
                  llvm::ArrayRef<int64_t> shape, const Group &group);
-  /// Emits `body`, which goes over a tile computed from `tiles` and stored to
-  /// `store`, if any. In kernels of rows twice: tiles that are there and whole,
-  /// as nearly all are, take code without a condition between their loads.
-  void forWholeOrNot(mlir::ValueRange tiles, tile::StoreOp store,
-                     llvm::function_ref<void()> body);
-  void loadLeaves(Value value, llvm::SetVector<tile::LoadOp> &loads) const;
   /// The same of a ref of the tile kernel.
   Value validityOf(Value ref, mlir::ValueRange valid,
                    llvm::ArrayRef<int64_t> shape, const Group &group);
   Value inside(Value condition, mlir::ValueRange valid,
                llvm::ArrayRef<int64_t> shape, const Group &group);
-  Value applyScalar(mlir::Operation *op, mlir::ValueRange operands);
+
+  //===-- Stores to global memory (GpuStores.cpp)
+  //----------------------------===//
+  void lowerStore(tile::StoreOp op);
+  void storeRow(tile::StoreOp op, const Access &at, Value source);
+  void storeSpoken(tile::StoreOp op, const Access &at, Value source);
+  void storeDistributed(tile::StoreOp op, const Access &at, Value source);
+  void storeInTurns(tile::StoreOp op, const Access &at, Value source);
   /// Stores groups that are all valid or all not; `speaks` may silence the
   /// thread.
   void storePresent(tile::StoreOp op, const Access &at, const Group &group,
@@ -282,17 +299,20 @@ private:
   void emitStore(std::function<void()> store);
   void holdStores() { holding = true; }
   void releaseStores();
+  /// Emits `body`, which goes over a tile computed from `tiles` and stored to
+  /// `store`, if any. In kernels of rows twice: tiles that are there and whole,
+  /// as nearly all are, take code without a condition between their loads.
+  void forWholeOrNot(mlir::ValueRange tiles, tile::StoreOp store,
+                     llvm::function_ref<void()> body);
+  void loadLeaves(Value value, llvm::SetVector<tile::LoadOp> &loads) const;
+  /// The kernel arguments that a ref may stand for.
+  static void argumentsOf(Value ref, llvm::SmallVectorImpl<Value> &arguments);
+  /// True if the kernel stores through the argument that `ref` stands for.
+  bool isWritten(Value ref) const;
+  /// True if something before `stores`, except what they store, reads through
+  /// the arguments that they write.
+  bool areReadBefore(llvm::ArrayRef<tile::StoreOp> stores) const;
   Value roundedSource(Value value) const;
-  /// Drops remembered elements, so that they need no registers until reused;
-  /// the step form keeps them: its state stays in registers anyway, and rows
-  /// need none.
-  void forget() {
-    if (!tile::loopsOverTiles(schedule))
-      return;
-    memo.clear();
-    b.memoryFence();
-  }
-  void storeShared(Value value, const Group &group, mlir::ValueRange elements);
 
   //===-- Products (GpuProducts.cpp)
   //----------------------------------------===//
