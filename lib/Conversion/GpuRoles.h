@@ -41,8 +41,8 @@ private:
   using Value = mlir::Value;
   using Values = GpuEmitter::Values;
 
-  //===-- Frame (GpuRoles.cpp)
-  //----------------------------------------------===//
+  //===-- What the program says (GpuRoleMatch.cpp, GpuRoleParts.cpp)
+  //---------===//
   mlir::LogicalResult match();
   mlir::LogicalResult refuse();
   mlir::LogicalResult matchPart(Value part);
@@ -57,6 +57,9 @@ private:
   /// that only some chunks have.
   mlir::arith::SelectOp choiceOf(tile::DotOp op);
   bool isOfLastChunk(mlir::arith::SelectOp choice);
+
+  //===-- Frame (GpuRoles.cpp)
+  //----------------------------------------------===//
   mlir::LogicalResult lowerPrologue();
   bool isPreparersAlone(Value value) const;
   void findPreparersOwn();
@@ -69,6 +72,9 @@ private:
   void initialise();
   void zeroAboveDiagonal(int64_t firstStage);
   void dispatch();
+
+  //===-- Chunks (GpuRoleChunks.cpp)
+  //----------------------------------------===//
   /// Emits `then` for threads of which `condition` holds, else `otherwise`.
   void branch(Value condition, llvm::function_ref<void()> then,
               llvm::function_ref<void()> otherwise = {});
