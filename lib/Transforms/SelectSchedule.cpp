@@ -212,7 +212,9 @@ const char *refuseCluster(const Problem &problem, int64_t vTile) {
   return nullptr;
 }
 
-bool areWarps(StringRef roles) { return roles == "warps" || roles == "cluster"; }
+bool areWarps(StringRef roles) {
+  return roles == "warps" || roles == "cluster";
+}
 
 /// A block anchored before its first row, where a bound keeps 16 tokens in
 /// range; f16 holds 2^12 log-decays. Else 1: no exponent is above 0.
