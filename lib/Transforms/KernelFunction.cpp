@@ -55,8 +55,9 @@ KernelFunction::KernelFunction(func::FuncOp source, const Twine &suffix,
 
 BlockArgument argumentOf(func::FuncOp kernel, StringRef name) {
   for (BlockArgument argument : kernel.getArguments())
-    if (kernel.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
-                                            kNameAttr) == name)
+    if (auto attr = kernel.getArgAttrOfType<StringAttr>(argument.getArgNumber(),
+                                                        kNameAttr);
+        attr && attr.getValue() == name)
       return argument;
   return {};
 }
