@@ -72,13 +72,15 @@ inline std::string testName(std::string parameter) {
 /// The relative Frobenius distance of two rows of logits.
 template <typename Other>
 double distance(const std::vector<float> &got, const std::vector<Other> &want) {
+  if (got.size() != want.size())
+    return INFINITY;
   double error = 0, norm = 0;
   for (size_t i = 0; i < want.size(); ++i) {
     double w = static_cast<double>(want[i]), d = got[i] - w;
     error += d * d;
     norm += w * w;
   }
-  return got.size() == want.size() ? std::sqrt(error / norm) : INFINITY;
+  return std::sqrt(error / norm);
 }
 
 inline int32_t best(const std::vector<float> &logits) {
