@@ -5,7 +5,6 @@
 #include "OnPack.h"
 
 #include <cmath>
-#include <set>
 
 using namespace kdac;
 using namespace kdac::reference;
@@ -59,9 +58,19 @@ void poisonTokens(Case &c) {
             buffer.set(t, h, j, NAN);
 }
 
+/// Where sequences are cut into segments the number of sequences decides where.
+bool cutsSequences(const PackVariant &variant, const std::string &schedule) {
+  for (const Launch &launch : variant.launches)
+    if (launch.when == schedule && launch.usesWorkspace &&
+        !variant.sizes.empty())
+      return true;
+  return false;
+}
+
 StatusOr<bool> check(selftest::Kernel &kernel, const PackVariant &variant,
                      const std::string &schedule) {
-  kernel.useSchedule(schedule);
+  if (cutsSequences(variant, schedule))
+    return true;
   Case alone = makeCase(specOf(variant.variant));
   if (Status s = kernel.run(alone); !s.ok())
     return s;
@@ -91,37 +100,8 @@ StatusOr<bool> check(selftest::Kernel &kernel, const PackVariant &variant,
   return passed;
 }
 
-/// Where sequences are cut into segments the number of sequences decides where.
-bool cutsSequences(const PackVariant &variant, const std::string &schedule) {
-  for (const Launch &launch : variant.launches)
-    if (launch.when == schedule && launch.usesWorkspace &&
-        !variant.sizes.empty())
-      return true;
-  return false;
-}
-
 } // namespace
 
 int main(int argc, char **argv) {
-  return selftest::testOnPack(
-      argc, argv,
-      [](PackReader &pack, selftest::Executor &executor) -> StatusOr<bool> {
-        bool passed = true;
-        for (const PackVariant &variant : pack.manifest().variants) {
-          auto kernel = executor.load(pack, variant);
-          if (!kernel.ok())
-            return kernel.status();
-          std::set<std::string> schedules;
-          for (const Launch &launch : variant.launches)
-            if (!cutsSequences(variant, launch.when))
-              schedules.insert(launch.when);
-          for (const std::string &schedule : schedules) {
-            StatusOr<bool> one = check(**kernel, variant, schedule);
-            if (!one.ok())
-              return one;
-            passed &= *one;
-          }
-        }
-        return passed;
-      });
+  return selftest::testSchedulesOnPack(argc, argv, check);
 }

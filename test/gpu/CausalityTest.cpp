@@ -3,8 +3,6 @@
 #include "../Numerics/CaseSurgery.h"
 #include "OnPack.h"
 
-#include <set>
-
 using namespace kdac;
 using namespace kdac::reference;
 
@@ -58,9 +56,8 @@ int64_t firstChanged(const Buffer &x, const Buffer &y, int64_t count) {
   return -1;
 }
 
-bool check(selftest::Kernel &kernel, const PackVariant &variant,
-           const std::string &schedule) {
-  kernel.useSchedule(schedule);
+StatusOr<bool> check(selftest::Kernel &kernel, const PackVariant &variant,
+                     const std::string &schedule) {
   bool passed = true;
   for (auto [before, after] : kRecipes) {
     Case original = caseOf(variant.variant, before, 42);
@@ -86,20 +83,5 @@ bool check(selftest::Kernel &kernel, const PackVariant &variant,
 } // namespace
 
 int main(int argc, char **argv) {
-  return selftest::testOnPack(
-      argc, argv,
-      [](PackReader &pack, selftest::Executor &executor) -> StatusOr<bool> {
-        bool passed = true;
-        for (const PackVariant &variant : pack.manifest().variants) {
-          auto kernel = executor.load(pack, variant);
-          if (!kernel.ok())
-            return kernel.status();
-          std::set<std::string> schedules;
-          for (const Launch &launch : variant.launches)
-            schedules.insert(launch.when);
-          for (const std::string &schedule : schedules)
-            passed &= check(**kernel, variant, schedule);
-        }
-        return passed;
-      });
+  return selftest::testSchedulesOnPack(argc, argv, check);
 }

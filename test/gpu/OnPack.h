@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstring>
 #include <functional>
+#include <set>
 
 namespace kdac::selftest {
 
@@ -36,6 +37,35 @@ inline int testOnPack(int argc, char **argv, const PackTest &test) {
     return cannotRun(passed.status());
   std::printf(*passed ? "passed\n" : "failed\n");
   return *passed ? 0 : 1;
+}
+
+/// True if the variant passed under one schedule.
+using ScheduleTest = std::function<StatusOr<bool>(Kernel &, const PackVariant &,
+                                                  const std::string &)>;
+
+/// The same of every variant under each of its schedules.
+inline int testSchedulesOnPack(int argc, char **argv,
+                               const ScheduleTest &test) {
+  auto all = [&](PackReader &pack, Executor &executor) -> StatusOr<bool> {
+    bool passed = true;
+    for (const PackVariant &variant : pack.manifest().variants) {
+      auto kernel = executor.load(pack, variant);
+      if (!kernel.ok())
+        return kernel.status();
+      std::set<std::string> schedules;
+      for (const Launch &launch : variant.launches)
+        schedules.insert(launch.when);
+      for (const std::string &schedule : schedules) {
+        (*kernel)->useSchedule(schedule);
+        StatusOr<bool> one = test(**kernel, variant, schedule);
+        if (!one.ok())
+          return one;
+        passed &= *one;
+      }
+    }
+    return passed;
+  };
+  return testOnPack(argc, argv, all);
 }
 
 } // namespace kdac::selftest
