@@ -31,6 +31,7 @@ private:
   Chunk load(Value number);
   Value inverseNorms(const MappedOperand &source, Value rows);
   Value normalised(Value rows, Value norms);
+  bool scalesQueries() const;
   std::pair<Value, Value> grams(const Chunk &c);
   Value updates(const Chunk &c, Value gram, Value erased);
   Value decayed(const Chunk &c, Value rows);
@@ -59,6 +60,13 @@ Value ChunkForm::inverseNorms(const MappedOperand &source, Value rows) {
   return b.rsqrt(b.add(squares, eps));
 }
 
+/// Roles as warps: what normalises a query scales it as well, which is a number
+/// for a row of prepare and not one for every element of the chain's output.
+bool ChunkForm::scalesQueries() const {
+  return tile::hasWarpRoles(kernel.schedule) &&
+         isa_and_nonnull<dplr::L2NormOp>(kernel.problem.q.map);
+}
+
 Value ChunkForm::normalised(Value rows, Value norms) {
   return norms ? b.mul(rows, b.rowFactor(norms, rows)) : rows;
 }
@@ -75,6 +83,8 @@ Chunk ChunkForm::load(Value number) {
   c.beta = kernel.loadBeta(c.first, chunk, c.valid);
   // Every load stands before the first use of one.
   Value qNorms = inverseNorms(kernel.problem.q, q);
+  if (scalesQueries())
+    qNorms = b.mul(qNorms, b.splat(kernel.arg("scale"), {chunk}));
   c.q = normalised(q, qNorms);
   Value kNorms = inverseNorms(kernel.problem.k, k);
   c.k = normalised(k, kNorms);
@@ -210,7 +220,8 @@ Value ChunkForm::body(Value number, Value state) {
   if (refined && !akk)
     out = b.fma(w, b.rowFactor(c.own, w), out);
   // The scale waits until here, where no rounding to a narrow type is ahead.
-  out = b.mul(out, b.splat(kernel.arg("scale"), {chunk, kernel.valueTile}));
+  if (!scalesQueries())
+    out = b.mul(out, b.splat(kernel.arg("scale"), {chunk, kernel.valueTile}));
   Value next = nextState(c, state, w);
   kernel.storeOut(out, c.first, c.valid);
   return next;
