@@ -122,10 +122,10 @@ public:
   void stmatrix(Value pointer, mlir::ValueRange words, bool transposed,
                 int64_t constant = 0); ///< bytes beyond the pointer
 
-  /// Two f32 to shared memory under a predicate, which does not end a block as
-  /// a branch would.
-  void storePairIf(Value condition, Value x, Value y, Value pointer,
-                   int64_t constant);
+  /// Two or four f32 to shared memory under a predicate. Of two such stores in
+  /// a row ptxas makes a branch, which ends a block.
+  void storeIf(Value condition, mlir::ValueRange elements, Value pointer,
+               int64_t constant);
 
   // Pairs of 16-bit elements in a 32-bit word.
   Value unpack16(Value word, bool high, mlir::Type element);

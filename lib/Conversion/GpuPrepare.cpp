@@ -28,7 +28,6 @@ void ChunkPreparer::locate() {
   // The first block's warp works longer after the meeting: the pairs' are
   // spread over the four schedulers.
   block = b.bitXor(b.rem(warp, 2), b.bitAnd(b.div(warp, 4), 1));
-  barrier = b.add(pair, 1);
   quad = b.div(at.lane, 4);
   inQuad = b.rem(at.lane, 4);
   Value in8 = b.rem(at.lane, 8);
@@ -214,35 +213,56 @@ Value ChunkPreparer::strengthsAt(Value bytes, int64_t constant) const {
 //===-- After the pair has met
 //---------------------------------------------===//
 
-/// The factors of the second pass: 2^tot of the other block, as pairs of bf16;
-/// the first warp also makes the decay of the whole chunk.
+/// Of an even entry of the block's totals (storeTotals).
+Value ChunkPreparer::columnOfTotal(Value entry) const {
+  Value slice = b.div(entry, 16), lane = b.rem(b.div(entry, 4), 4);
+  Value half = b.rem(b.div(entry, 2), 2);
+  return b.add(b.mul(slice, 16), b.add(b.mul(lane, 2), b.mul(half, 8)));
+}
+
+/// The factors of the second pass: 2^tot of the other block, as pairs of bf16
+/// in the order of the totals; the first warp also makes the decay of the whole
+/// chunk, by columns.
 void ChunkPreparer::tables(bool first) {
   if (!parts.decay)
     return;
   if (!hasChannels())
     return rowTotals(first);
   int64_t each = roles.keyDim() / 32;
-  Value column = b.mul(at.lane, each);
+  Value entry = b.mul(at.lane, each);
   auto totals = [&](int64_t block) {
     Value pointer =
-        scratchAt(layout.totals, b.mul(column, 4), block * roles.keyDim() * 4);
+        scratchAt(layout.totals, b.mul(entry, 4), block * roles.keyDim() * 4);
     return b.load(pointer, b.getF32Type(), each, 4 * each);
   };
   Values own = totals(first ? 1 : 0), factors;
   for (Value total : own)
     factors.push_back(b.exp2(total));
-  b.store(factors, scratchAt(first ? layout.down : layout.up, b.mul(column, 2)),
+  b.store(factors, scratchAt(first ? layout.down : layout.up, b.mul(entry, 2)),
           bf16(), 2 * each);
   if (first) {
     Values other = totals(0), decay;
     for (auto [x, y] : llvm::zip(own, other))
       decay.push_back(b.exp2(b.addF(x, y)));
     tile::PlaceAttr place = at.place(parts.total);
-    b.store(decay,
-            roles.pointer(b.add(buffer, b.mul(column, 4)), place.getOffset()),
-            b.getF32Type(), 4 * each);
+    for (int64_t i = 0; i < each; i += 2) {
+      Value column = columnOfTotal(i ? b.add(entry, i) : entry);
+      b.store(ArrayRef<Value>(decay).slice(i, 2),
+              roles.pointer(b.add(buffer, b.mul(column, 4)), place.getOffset()),
+              b.getF32Type(), 8);
+    }
   }
   b.warpSync();
+}
+
+/// Of a table, for the columns of this lane's fragments: those of parts 0 and
+/// 1, and of 2 and 3.
+ChunkPreparer::Values ChunkPreparer::factorsAt(int64_t table, Value slice) {
+  Value bytes = b.add(b.mul(slice, 32), b.mul(inQuad, 8));
+  Values pairs;
+  for (Value pair : b.load(scratchAt(table, bytes), b.getF32Type(), 2, 8))
+    pairs.push_back(LLVM::BitcastOp::create(b, b.getI32Type(), pair));
+  return pairs;
 }
 
 /// The write strength of row `first` + quad.
@@ -257,15 +277,11 @@ void ChunkPreparer::scaleRemaining() {
   roles.loop(b.i32(0), b.i32(slices), 1, none, [&](Value slice, Values &) {
     Value first = sliceAt(slice, tileRow);
     Values words = fragment(parts.remaining, first, false);
-    Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
-    for (int64_t part = 0; part < 4; ++part) {
-      if (!hasChannels()) {
-        words[part] = timesOther(words[part]);
-        continue;
-      }
-      Value pair = loadWord(scratchAt(layout.down, factor, part / 2 * 16));
-      words[part] = b.mulPairs(words[part], pair, bf16());
-    }
+    Values factors = hasChannels() ? factorsAt(layout.down, slice) : Values();
+    for (int64_t part = 0; part < 4; ++part)
+      words[part] = hasChannels()
+                        ? b.mulPairs(words[part], factors[part / 2], bf16())
+                        : timesOther(words[part]);
     putFragment(parts.remaining, first, words);
   });
 }
@@ -291,13 +307,11 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
     multiply(all.slice(12, 4), queries, right[1], right[3], bf16());
     if (!parts.decay)
       return;
-    Value factor = b.add(b.mul(slice, 32), b.mul(inQuad, 4));
+    Values factors = hasChannels() ? factorsAt(layout.up, slice) : Values();
     for (int64_t part = 0; part < 4; ++part) {
-      Value pair;
-      if (hasChannels())
-        pair = loadWord(scratchAt(layout.up, factor, part / 2 * 16));
       auto scaled = [&](Value words) {
-        return pair ? b.mulPairs(words, pair, bf16()) : timesOther(words);
+        return hasChannels() ? b.mulPairs(words, factors[part / 2], bf16())
+                             : timesOther(words);
       };
       if (parts.inverse)
         keys[part] = scaled(keys[part]);
@@ -320,11 +334,23 @@ ChunkPreparer::Values ChunkPreparer::scaleLower() {
   return lowerSystem(ArrayRef(sums).take_front(8));
 }
 
+/// The pair's warps wait for each other. Without a bound, which pair it is
+/// would take a register on the way there.
+void ChunkPreparer::meet() {
+  Value which = pair;
+  if (!isBounded()) {
+    Value warp = b.div(b.opaqueThread(at.thread), 32);
+    which =
+        b.div(assists ? warp : b.add(warp, -4 * roles.chainWarpgroups()), 2);
+  }
+  b.namedBarrier(b.add(which, 1), kPairThreads);
+}
+
 void ChunkPreparer::firstBlock() {
   tables(true);
   if (parts.inverse)
     invertDiagonal();
-  b.namedBarrier(barrier, kPairThreads);
+  meet();
   if (parts.decay)
     scaleRemaining();
 }
@@ -332,7 +358,7 @@ void ChunkPreparer::firstBlock() {
 void ChunkPreparer::secondBlock() {
   tables(false);
   Values lower = scaleLower();
-  b.namedBarrier(barrier, kPairThreads);
+  meet();
   if (parts.inverse)
     lowerInverse(lower);
 }
@@ -340,8 +366,8 @@ void ChunkPreparer::secondBlock() {
 //===-- The role
 //-----------------------------------------------------------===//
 
-/// What is needed after the slices waits in shared memory where they need its
-/// registers. The strength came long ago.
+/// What is needed after the slices waits in shared memory where these, and what
+/// comes before them, need its registers. The strength came long ago.
 void ChunkPreparer::park(Value number, ArrayRef<Value> vectors) {
   Value row = b.mul(b.add(b.mul(block, 16), b.rem(at.lane, 16)), 4);
   if (!vectors.empty())
@@ -360,22 +386,33 @@ void ChunkPreparer::unpark(Value &number, Values &vectors) {
 
 /// The products of the block's own rows, of all slices.
 ChunkPreparer::Values ChunkPreparer::diagonal() {
-  Values sums(12, b.f32(0));
-  roles.loop(b.i32(0), b.i32(slices), 1, sums, [&](Value index, Values &sums) {
-    // Places are then made of it rather than counted along with it.
-    if (scalesRows() && isBounded())
-      index = b.opaqueWord(index);
-    if (!isBounded())
-      unboundedSlice(index, sums);
-    else
-      hasChannels() ? boundedSlice(index, sums) : rowSlice(index, sums);
-  });
-  if (!isBounded()) {
+  Values sums(kDiagonalSums, b.f32(0));
+  int64_t each = 1;
+  if (readsDecaysAhead()) {
+    sums.append(storedDecays(b.i32(0)));
+    each = 2;
+  }
+  roles.loop(b.i32(0), b.i32(slices), each, sums,
+             [&](Value index, Values &sums) {
+               // Places are then made of it rather than counted along with it.
+               if (scalesRows() && isBounded())
+                 index = b.opaqueWord(index);
+               if (!isBounded())
+                 unboundedSlice(index, sums);
+               else if (!hasChannels())
+                 rowSlice(index, sums);
+               else
+                 for (int64_t i = 0; i < each; ++i)
+                   boundedSlice(i ? b.add(index, i) : index, sums);
+             });
+  sums.resize(kDiagonalSums);
+  if (!isBounded() || readsDecaysAhead()) {
     // Where things are is computed anew rather than kept around the slices.
     at.locateThread(b.opaqueThread(at.thread));
     locate();
-    lowerSums(sums);
   }
+  if (!isBounded())
+    lowerSums(sums);
   if (parts.decay && !hasChannels())
     decayDiagonal(sums);
   if (scalesRows())
@@ -387,6 +424,8 @@ ChunkPreparer::Values ChunkPreparer::diagonal() {
 /// lane.
 void ChunkPreparer::chunk(Value &number, Values &bits) {
   Values vectors = elementsOf(bits);
+  if (!isBounded())
+    park(number, vectors);
   if (parts.wideLogits)
     storeDecays();
   sumNorms();
@@ -394,8 +433,6 @@ void ChunkPreparer::chunk(Value &number, Values &bits) {
     findScales();
   if (parts.decay && !hasChannels())
     sumTokens(evaluateRow(parts.decay.getInput(), vectors));
-  if (!isBounded())
-    park(number, vectors);
   Values sums = diagonal();
   if (!isBounded())
     unpark(number, vectors);
@@ -403,11 +440,11 @@ void ChunkPreparer::chunk(Value &number, Values &bits) {
                                     : Value());
   roles.readScalars();
   bits = vectorsOf(b.add(number, tile::prepareTurn(at.schedule)));
-  b.namedBarrier(barrier, kPairThreads);
+  meet();
   Value isFirst = b.equal(block, b.i32(0));
   roles.branch(isFirst, [&] { firstBlock(); }, [&] { secondBlock(); });
   if (assists) {
-    b.namedBarrier(barrier, kPairThreads);
+    meet();
     return roles.handOver(number, pair);
   }
   b.proxyFence();

@@ -47,17 +47,32 @@ private:
   Value sliceAt(Value slice, Value rows) const;
   Value scratchAt(int64_t offset, Value bytes = {}, int64_t constant = 0) const;
 
-  //===-- Before the pair meets (GpuPrepareBlock.cpp)
+  //===-- Norms (GpuPrepareNorms.cpp)
   //----------------------===//
   void sumNorms();
   void rememberNorms();
   void finishNorms();
   void storeOwn(Value at8, Value atQuad);
+
+  //===-- Log-decays (GpuPrepareDecays.cpp)
+  //----------------------===//
   double sumScale() const;
+  Values scaledDecays(Value input, const Group &group);
+  bool storesDecaysAhead() const;
+  bool readsDecaysAhead() const;
+  Value decayRows() const;
+  Values storedDecays(Value slice);
+  void storeDecaysOfSlice(llvm::function_ref<void(int64_t)> between);
+  Values madeDecays(Value input, llvm::function_ref<void(int64_t)> between);
   Values decays(Value input);
   Values sumDecays(llvm::ArrayRef<Value> sums, llvm::ArrayRef<Value> words);
+
+  //===-- Before the pair meets (GpuPrepareBlock.cpp)
+  //----------------------===//
+  static constexpr int64_t kDiagonalSums = 12;
   Value triangle(int64_t unit);
   void boundedSlice(Value slice, Values &sums);
+  Values takeDecays(Values &sums) const;
   void storeTotals(Value slice, llvm::ArrayRef<Value> exponents);
   void oneAnchor(llvm::ArrayRef<Value> exponents, Values &sums);
   void storeDiagonal(const Values &sums, Value strength);
@@ -126,9 +141,12 @@ private:
 
   //===-- Afterwards
   //--------------------------------------------------------===//
+  void meet();
   void firstBlock();
   void secondBlock();
+  Value columnOfTotal(Value entry) const;
   void tables(bool first);
+  Values factorsAt(int64_t table, Value slice);
   Value strengthsAt(Value bytes, int64_t constant = 0) const;
   Value vectorAt(Value vector, Value bytes) const;
   Value rowStrength(int64_t first) const;
@@ -175,8 +193,7 @@ private:
   Value pairColumn, tokenColumn; ///< and its columns: 2 inQuad, quad
   Values normRows;               ///< of every norm: rows quad and quad + 8
   bool normsFinished = false;    ///< they are the factors of rows
-  Value barrier;
-  tile::PrepareScratch layout; ///< of the scratch
+  tile::PrepareScratch layout;   ///< of the scratch
 };
 
 } // namespace kdac

@@ -1,4 +1,4 @@
-// A warp's own 16 rows, before its pair meets: norms, decays, the factors that
+// A warp's own 16 rows, before its pair meets: sums of decays, the factors that
 // stay in the image, and the products of the diagonal.
 #include "GpuPrepare.h"
 
@@ -6,160 +6,7 @@ using namespace mlir;
 
 namespace kdac {
 
-/// Log-decays are summed by tensor cores as f16: scaled by 2^12, or where
-/// nothing bounds them, down to -300, by 2^7.
-static constexpr double kBoundedScale = 4096.0, kUnboundedScale = 128.0;
 static constexpr int64_t kSumUnit = 0x0c00; ///< 2^-12 in f16
-
-//===-- Before the pair meets
-//----------------------------------------------===//
-
-/// The value that `norm` is only there for: what its rows are multiplied by.
-static Value rowFactorOf(tile::ReduceOp norm) {
-  Value value = norm.getResult();
-  while (value.hasOneUse() && !isa<tile::BroadcastOp>(*value.user_begin()))
-    value = (*value.user_begin())->getResult(0);
-  return value;
-}
-
-/// Rows x and y of a sum over x * y, as they are in the image.
-static std::pair<Value, Value> rowsOf(tile::ReduceOp sum) {
-  auto product = sum.getInput().getDefiningOp<arith::MulFOp>();
-  auto rows = [](Value widened) {
-    return widened.getDefiningOp<arith::ExtFOp>().getIn();
-  };
-  return {rows(product.getLhs()), rows(product.getRhs())};
-}
-
-/// Sums over the rows that norms are made of, for rows quad and quad + 8.
-/// Tensor cores multiply the same eight rows of two tiles, one below the other,
-/// with those of each tile: the sums are on the diagonals. Eight columns at a
-/// time, whose words lie in registers as they are loaded.
-void ChunkPreparer::sumNorms() {
-  SmallVector<tile::ReduceOp> all(parts.norms);
-  if (parts.ownSum)
-    all.push_back(parts.ownSum);
-  if (all.empty())
-    return;
-  auto offsetOf = [&](Value tile) { return at.place(tile).getOffset(); };
-  llvm::SetVector<Value> left, right;
-  for (tile::ReduceOp sum : all) {
-    auto [x, y] = rowsOf(sum);
-    left.insert(x);
-    left.insert(y);
-    right.insert(y);
-  }
-  SmallVector<Value> tiles = left.takeVector();
-  llvm::sort(tiles,
-             [&](Value x, Value y) { return offsetOf(x) < offsetOf(y); });
-  auto numberOf = [](ArrayRef<Value> all, Value tile) {
-    return std::distance(all.begin(), llvm::find(all, tile));
-  };
-  // ownRows has the rows 8-15 where the last tile's are wanted.
-  int64_t apart = offsetOf(tiles.back()) - offsetOf(tiles.front()) - 1024;
-  Value ofTile = b.mul(b.rem(b.div(at.lane, 8), 2), apart);
-  // Of a right side and eight rows.
-  Values products(4 * 2 * right.size(), b.f32(0));
-  roles.loop(b.i32(0), b.i32(slices), 1, products,
-             [&](Value slice, Values &products) {
-               enterSlice(slice);
-               Value rows = b.add(own, ofTile);
-               auto sums = MutableArrayRef<Value>(products);
-               for (int64_t half : {0, 1}) {
-                 Value from =
-                     roles.pointer(rows, offsetOf(tiles.front()) + half * 1024);
-                 Values words = b.ldmatrix(from, 4, /*transposed=*/false);
-                 for (int64_t columns : {0, 2})
-                   for (auto [i, tile] : llvm::enumerate(right))
-                     b.mma(sums.slice(4 * (2 * i + half), 4),
-                           ArrayRef<Value>(words).slice(columns, 2),
-                           words[columns + numberOf(tiles, tile)],
-                           getElementTypeOrSelf(tile.getType()));
-               }
-             });
-  Value isOdd = b.equal(b.rem(quad, 2), b.i32(1));
-  Value lane = b.add(b.mul(quad, 4), b.div(quad, 2));
-  normRows.clear();
-  for (tile::ReduceOp sum : all)
-    for (int64_t half : {0, 1}) {
-      auto [x, y] = rowsOf(sum);
-      int64_t first = 4 * (2 * numberOf(right.getArrayRef(), y) + half) +
-                      2 * numberOf(tiles, x);
-      Value onDiagonal =
-          roles.select(isOdd, products[first + 1], products[first]);
-      normRows.push_back(b.shuffle(onDiagonal, lane));
-    }
-  normsFinished = false;
-  if (parts.ownSum) {
-    Value at8 = normRows.pop_back_val(), atQuad = normRows.pop_back_val();
-    storeOwn(at8, atQuad);
-  }
-  if (!isBounded())
-    finishNorms();
-}
-
-/// The image takes what each query makes of its own key: lanes with an even
-/// number in row quad, the others in row quad + 8.
-void ChunkPreparer::storeOwn(Value at8, Value atQuad) {
-  rememberNorms();
-  Values own;
-  for (auto [half, sum] : {std::pair(0, atQuad), std::pair(1, at8)}) {
-    Group group;
-    group.col = rowPairs(half).row;
-    at.remember(parts.ownSum.getResult(), group, {sum});
-    own.push_back(parts.own == parts.ownSum.getResult()
-                      ? sum
-                      : at.evaluateOp(parts.own.getDefiningOp(), group)[0]);
-  }
-  Value lower = b.rem(inQuad, 2);
-  Value isFirst = b.equal(lower, b.i32(0));
-  Value row = b.add(firstRow, b.mul(lower, 8));
-  b.store({roles.select(isFirst, own[0], own[1])},
-          vectorAt(parts.own, b.mul(row, 4)), b.getF32Type(), 4);
-}
-
-/// Several loops use the factors that norms become, not the norms.
-void ChunkPreparer::finishNorms() {
-  rememberNorms();
-  Values factors;
-  for (tile::ReduceOp norm : parts.norms)
-    for (int64_t half : {0, 1}) {
-      Group group;
-      group.col = rowPairs(half).row;
-      factors.push_back(at.evaluate(rowFactorOf(norm), group)[0]);
-    }
-  normRows = factors;
-  normsFinished = true;
-}
-
-double ChunkPreparer::sumScale() const {
-  return isBounded() ? kBoundedScale : kUnboundedScale;
-}
-
-/// The slice of `input`, scaled, as fragments of pairs of tokens.
-ChunkPreparer::Values ChunkPreparer::decays(Value input) {
-  if (parts.wideLogits)
-    return fragment(parts.wideLogits.getResult(), own, /*transposed=*/true);
-  Value scale = b.f32(sumScale());
-  readLoads(input, /*tokens=*/true);
-  Values words;
-  for (int64_t part = 0; part < 4; ++part) {
-    Values pair = at.evaluate(input, tokenPairs(part));
-    words.push_back(
-        word(b.mulF(pair[0], scale), b.mulF(pair[1], scale), f16()));
-  }
-  return words;
-}
-
-/// Tensor cores sum them: `sums` [16, 16] times the tokens, in fragment order.
-ChunkPreparer::Values ChunkPreparer::sumDecays(ArrayRef<Value> sums,
-                                               ArrayRef<Value> words) {
-  Values exponents(8, b.f32(0));
-  auto all = MutableArrayRef<Value>(exponents);
-  multiply(all.slice(0, 4), sums, words[0], words[1], f16());
-  multiply(all.slice(4, 4), sums, words[2], words[3], f16());
-  return exponents;
-}
 
 /// Row quad of an 8 x 8 triangle of `unit`, columns 2 inQuad and the next.
 Value ChunkPreparer::triangle(int64_t unit) {
@@ -173,38 +20,47 @@ Value ChunkPreparer::triangle(int64_t unit) {
       element(b.less(b.add(column, 1), beyond), unit << 16));
 }
 
-/// The norms are known to evaluate(), in the rows of this lane.
-void ChunkPreparer::rememberNorms() {
-  for (auto [i, norm] : llvm::enumerate(parts.norms))
-    for (int64_t half : {0, 1}) {
-      Group group;
-      group.col = rowPairs(half).row;
-      Value known = normsFinished ? rowFactorOf(norm) : norm.getResult();
-      at.remember(known, group, {normRows[2 * i + half]});
-    }
-}
-
 /// One slice: its factors, their place in the image, and what they add to the
 /// diagonal products `sums`: keys with columns 0-7, queries with columns 0-7,
-/// and rows 8-15 of both with columns 8-15.
+/// and rows 8-15 of both with columns 8-15. Behind them come its log-decays, if
+/// they are read ahead.
 void ChunkPreparer::boundedSlice(Value slice, Values &sums) {
   enterSlice(slice);
-  Values words = decays(parts.decay.getInput());
+  Values words, next;
+  if (readsDecaysAhead())
+    words = takeDecays(sums);
+  else
+    words = decays(parts.decay.getInput());
   Value upTo = triangle(kSumUnit);
   Value whole = b.i32(kSumUnit << 16 | kSumUnit);
   Values exponents = sumDecays({upTo, whole, b.i32(0), upTo}, words);
   storeTotals(slice, exponents);
+  // Of the last one's there is none: the first, which nobody uses.
+  if (readsDecaysAhead())
+    next = storedDecays(b.bitAnd(b.add(slice, 1), slices - 1));
   oneAnchor(exponents, sums);
+  sums.append(next);
 }
 
-/// The block's totals are in the lanes of its last row.
+ChunkPreparer::Values ChunkPreparer::takeDecays(Values &sums) const {
+  Values words(sums.begin() + kDiagonalSums, sums.end());
+  sums.resize(kDiagonalSums);
+  return words;
+}
+
+/// The block's totals are in the lanes of its last row, four each, and stay in
+/// their order: columns 2 inQuad, the next, and 8 further on.
 void ChunkPreparer::storeTotals(Value slice, ArrayRef<Value> exponents) {
   Value isLast = b.equal(quad, b.i32(7));
   Value row = b.mul(block, roles.keyDim() * 4);
-  Value column = b.add(b.mul(slice, 64), b.mul(inQuad, 8));
-  Value to = scratchAt(0, b.add(row, column));
-  b.storePairIf(isLast, exponents[2], exponents[3], to, layout.totals);
-  b.storePairIf(isLast, exponents[6], exponents[7], to, layout.totals + 32);
+  Value lanes = b.add(b.mul(slice, 64), b.mul(inQuad, 16));
+  Value to = scratchAt(0, b.add(row, lanes));
+  Values totals = {exponents[2], exponents[3], exponents[6], exponents[7]};
+  if (isBounded())
+    return b.storeIf(isLast, totals, to, layout.totals);
+  // Without a bound there are no four registers in a row for them.
+  b.storeIf(isLast, ArrayRef(totals).take_front(2), to, layout.totals);
+  b.storeIf(isLast, ArrayRef(totals).take_back(2), to, layout.totals + 8);
 }
 
 /// The slice's factors from `exponents` L, with 2^-L for the right side. What
@@ -252,12 +108,15 @@ void ChunkPreparer::oneAnchor(ArrayRef<Value> exponents, Values &sums) {
     powers(0, 8);
     rememberNorms();
     readLoads(keys, /*tokens=*/false);
+    if (readsDecaysAhead())
+      readLoads(queries, /*tokens=*/false);
     for (int64_t part = 0; part < 4; ++part)
       keyPart(part);
     putFragment(parts.remaining, own, remaining);
     if (parts.keys)
       putFragment(parts.keys, own, imageKeys);
-    readLoads(queries, /*tokens=*/false);
+    if (!readsDecaysAhead())
+      readLoads(queries, /*tokens=*/false);
     for (int64_t part = 0; part < 4; ++part)
       queryPart(part);
   }

@@ -13,7 +13,7 @@ static constexpr int64_t kLoads = 8;
 /// Of this warp's 16 rows.
 void ChunkPreparer::storeDecays() {
   tile::LoadOp load = parts.wideLogits;
-  Value input = parts.decay.getInput(), scale = b.f32(sumScale());
+  Value input = parts.decay.getInput();
   if (!isBounded())
     tokenFactors(input);
   int64_t lanes = roles.keyDim() / 4, rowsAtOnce = 32 / lanes;
@@ -33,9 +33,7 @@ void ChunkPreparer::storeDecays() {
                   at.loadIf(load, group, /*invariant=*/true));
     }
     for (const Group &group : groups) {
-      Values scaled;
-      for (Value decay : at.evaluate(input, group))
-        scaled.push_back(b.mulF(decay, scale));
+      Values scaled = scaledDecays(input, group);
       Value row = b.at(group.row);
       Value swizzled = b.shiftLeft(b.bitXor(unit, b.rem(row, 8)), 4);
       Value to = b.add(b.add(within, swizzled), b.mul(row, 128));

@@ -216,12 +216,29 @@ void GpuEmitter::stmatrix(Value pointer, ValueRange words, bool transposed,
   assembly(text + "};", constraints + ",~{memory}", {}, operands);
 }
 
-void GpuEmitter::storePairIf(Value condition, Value x, Value y, Value pointer,
-                             int64_t constant) {
+/// Operands of an assembly's text, from number `first` on.
+static std::string list(size_t first, size_t count) {
+  std::string text;
+  for (size_t i = first; i < first + count; ++i)
+    text += (i == first ? "$" : ", $") + std::to_string(i);
+  return "{" + text + "}";
+}
+
+void GpuEmitter::storeIf(Value condition, ValueRange elements, Value pointer,
+                         int64_t constant) {
   Value flag = arith::ExtUIOp::create(*this, getI32Type(), condition);
-  assembly("{ .reg .pred q; setp.ne.b32 q, $3, 0; @q st.shared.v2.f32 [$0 + " +
-               std::to_string(constant) + "], {$1, $2}; }",
-           "r,f,f,r,~{memory}", {}, {address(pointer), x, y, flag});
+  Values operands = {address(pointer)};
+  operands.append(elements.begin(), elements.end());
+  operands.push_back(flag);
+  std::string count = std::to_string(elements.size());
+  std::string text = "{ .reg .pred q; setp.ne.b32 q, $";
+  text += std::to_string(elements.size() + 1);
+  text += ", 0; @q st.shared.v" + count + ".f32 [$0 + ";
+  text += std::to_string(constant) + "], " + list(1, elements.size()) + "; }";
+  std::string constraints = "r";
+  for (size_t i = 0; i < elements.size(); ++i)
+    constraints += ",f";
+  assembly(text, constraints + ",r,~{memory}", {}, operands);
 }
 
 Value GpuEmitter::mulPairs(Value a, Value b, Type element) {
@@ -241,13 +258,6 @@ Value GpuEmitter::matrixDescriptor(Value address, int64_t leading,
   int64_t fields =
       (leading >> 4) << 16 | (strided >> 4) << 32 | int64_t(1) << 62;
   return arith::OrIOp::create(*this, low, i64(fields));
-}
-
-static std::string list(size_t first, size_t count) {
-  std::string text;
-  for (size_t i = first; i < first + count; ++i)
-    text += (i == first ? "$" : ", $") + std::to_string(i);
-  return "{" + text + "}";
 }
 
 /// A product of `a`, registers or the descriptor of a matrix, and `right`;
