@@ -424,7 +424,7 @@ ChunkPreparer::Values ChunkPreparer::diagonal() {
 /// lane.
 void ChunkPreparer::chunk(Value &number, Values &bits) {
   Values vectors = elementsOf(bits);
-  if (!isBounded())
+  if (!isBounded() && !parts.norms.empty())
     park(number, vectors);
   if (parts.wideLogits)
     storeDecays();
@@ -433,6 +433,8 @@ void ChunkPreparer::chunk(Value &number, Values &bits) {
     findScales();
   if (parts.decay && !hasChannels())
     sumTokens(evaluateRow(parts.decay.getInput(), vectors));
+  if (!isBounded() && parts.norms.empty())
+    park(number, vectors);
   Values sums = diagonal();
   if (!isBounded())
     unpark(number, vectors);

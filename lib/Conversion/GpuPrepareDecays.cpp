@@ -85,7 +85,8 @@ static std::optional<BoundedGate> matchBoundedGate(Value decay) {
   }
   auto sum = quotient ? quotient.getRhs().getDefiningOp<arith::AddFOp>()
                       : arith::AddFOp();
-  auto power = sum ? sum.getLhs().getDefiningOp<math::Exp2Op>() : math::Exp2Op();
+  auto power =
+      sum ? sum.getLhs().getDefiningOp<math::Exp2Op>() : math::Exp2Op();
   if (!power || constantOf(sum.getRhs()) != 1.0)
     return {};
   for (Value factor : factorsOf(power.getOperand())) {
