@@ -175,6 +175,27 @@ LogicalResult GpuLowering::lowerIteration(scf::ForOp loop, scf::ForOp made,
   return success();
 }
 
+/// True if all that comes after the tokens is for sequences that have none:
+/// programs with a token are done behind their last one.
+static bool isOnlyForNoToken(scf::ForOp loop) {
+  auto isEmpty = [&](Value condition) {
+    auto is = condition.getDefiningOp<arith::CmpIOp>();
+    return is && is.getPredicate() == arith::CmpIPredicate::eq &&
+           is.getLhs() == loop.getUpperBound() &&
+           getConstantIntValue(is.getRhs()) == 0;
+  };
+  for (Operation *op = loop->getNextNode(); !isa<func::ReturnOp>(op);
+       op = op->getNextNode()) {
+    auto store = dyn_cast<tile::StoreOp>(op);
+    auto guard =
+        store ? store.getRef().getDefiningOp<tile::GuardOp>() : tile::GuardOp();
+    bool isForNone = guard && isEmpty(guard.getCondition());
+    if (!isForNone && !isMemoryEffectFree(op))
+      return false;
+  }
+  return getConstantIntValue(loop.getLowerBound()) == 0;
+}
+
 LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   if (tile::multipliesByWarpgroups(schedule)) {
     if (schedule.getForm() == "matmul")
@@ -242,7 +263,16 @@ LogicalResult GpuLowering::lowerLoop(scf::ForOp loop) {
   bindRegisters(loop.getResults(), made.getResults());
   // What comes after all tokens finds its way again, where it is not the
   // state's usual store, which would wait for indices once more.
-  return plan.isStaged && !plan.narrow ? locateAnew(loop) : success();
+  if (!plan.isStaged || plan.narrow)
+    return success();
+  if (isOnlyForNoToken(loop)) {
+    Value ranNever = arith::CmpIOp::create(
+        b, arith::CmpIPredicate::eq, scalars.lookup(loop.getUpperBound()),
+        scalars.lookup(loop.getLowerBound()));
+    withoutToken = scf::IfOp::create(b, ranNever, /*withElse=*/false);
+    b.setInsertionPointToStart(withoutToken.thenBlock());
+  }
+  return locateAnew(loop);
 }
 
 } // namespace kdac

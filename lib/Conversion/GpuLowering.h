@@ -406,6 +406,7 @@ private:
   llvm::MapVector<mlir::Operation *, llvm::SmallVector<tile::StoreOp>>
       storesBehind;
   llvm::SmallVector<tile::PrefetchOp> heldPrefetches;
+  mlir::scf::IfOp withoutToken; ///< around what only empty sequences do, if any
   Value sharedBase, thread, lane, warp, block;
   int64_t threads = 0, warps = 0;
   int64_t nextTurn = 0; ///< the thread that begins the next vector made once

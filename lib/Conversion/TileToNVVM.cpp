@@ -383,6 +383,8 @@ LogicalResult GpuLowering::lowerOp(Operation *op) {
   if (auto loop = dyn_cast<scf::ForOp>(op))
     return lowerLoop(loop);
   if (isa<func::ReturnOp>(op)) {
+    if (withoutToken)
+      b.setInsertionPointAfter(withoutToken);
     if (failed(lowerPrefetches()))
       return failure();
     awaitBulkStores();
