@@ -8,6 +8,8 @@ floor_us and, where a competitor was timed on the same case, peer.
   ledger.py merge NEW... [--peers FILE...]   take lines over; sort; drop what they replace
   ledger.py missing PACK... [--gpu TEXT]     variants nobody has run as they are now; exit 1 if any,
             [--expect FILE | --write FILE]   or, with --expect, if they are not those of FILE
+  ledger.py prune PACK...                    drop lines of older code of the packs' variants, but
+                                             those with a peer's time
   ledger.py show [--filter TEXT]             a table of times and errors
   ledger.py table [--write | --check] [DOC]  prefill beside its peer, as docs/PERFORMANCE.md
                                              has it between two comments
@@ -178,6 +180,20 @@ def missing(options):
     return differs(names, options.expect) if options.expect else bool(names)
 
 
+def prune(options):
+    present = {}
+    for path in options.packs:
+        for name, digest in gpu_variants(read_manifest(path)):
+            present.setdefault(name, set()).add(digest)
+    old = read_lines(options.ledger)
+    lines = [line for line in old
+             if "peer" in line or line["variant"] not in present
+             or line["ptx_sha256"] in present[line["variant"]]]
+    write_lines(options.ledger, lines)
+    print(f"{options.ledger}: {len(lines)} lines, {len(lines) - len(old):+d}")
+    return 0
+
+
 def differs(names, path):
     """1 if the file at `path` does not list exactly `names`, one a line."""
     try:
@@ -315,6 +331,9 @@ def parse(arguments):
     command.add_argument("--expect", help="file of names that may be missing")
     command.add_argument("--write", help="write the missing names to a file")
     command.set_defaults(run=missing)
+    command = commands.add_parser("prune")
+    command.add_argument("packs", nargs="+")
+    command.set_defaults(run=prune)
     command = commands.add_parser("show")
     command.add_argument("--filter", default="", help="part of the line")
     command.set_defaults(run=show)

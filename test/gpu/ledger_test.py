@@ -139,6 +139,18 @@ class LedgerTest(unittest.TestCase):
         self.assertEqual(code, 1)
         self.assertIn("kda.b.sm_90a: has been run", text)
 
+    def test_prune_drops_older_code_of_variants_that_are_there(self):
+        peer = dict(line("kda.a.sm_90a", "older"),
+                    peer={"name": "fla", "us": 2600})
+        self.run_tool("merge", self.write("a", [
+            line("kda.a.sm_90a", "now"), line("kda.a.sm_90a", "old"), peer,
+            line("kda.b.sm_90a", "other")]))
+        code, _ = self.run_tool("prune", self.pack([("kda.a.sm_90a", "now"),
+                                                    ("kda.c.sm_90a", "x")]))
+        self.assertEqual(code, 0)
+        self.assertEqual(sorted(x["ptx_sha256"] for x in self.entries()),
+                         ["now", "older", "other"])
+
     def test_bad_files_are_refused_with_their_place(self):
         bad = line()
         del bad["us"]
