@@ -100,6 +100,7 @@ void setBounds(Comparison &comparison, double bound, int64_t width,
   comparison.bound = bound * smallSampleFactor(comparison.elements,
                                                comparison.elements / width);
   comparison.rowBound = bound * rowFactor * smallSampleFactor(width, width);
+  comparison.worstApart = rowFactor >= normedRowFactor;
 }
 
 bool CheckResult::passed() const {

@@ -81,11 +81,16 @@ Comparison compare(const Buffer &actual, const std::vector<double> &expected,
   }
   double meanRow =
       total.reference / static_cast<double>(std::max<size_t>(1, rows.size()));
-  for (const RowNorms &row : rows)
-    result.worstRow =
-        std::max(result.worstRow,
-                 std::sqrt(ratio(row.error, std::max(row.reference, meanRow))));
+  double others = total.error;
+  for (const RowNorms &row : rows) {
+    double own = std::sqrt(ratio(row.error, std::max(row.reference, meanRow)));
+    if (own < result.worstRow)
+      continue;
+    result.worstRow = own;
+    others = total.error - row.error;
+  }
   result.relative = std::sqrt(ratio(total.error, total.reference));
+  result.ofOthers = std::sqrt(ratio(std::max(0.0, others), total.reference));
   result.maxAbs = total.maxAbs;
   result.flaw = total.flaw;
   result.firstBad = total.firstBad;
@@ -95,10 +100,11 @@ Comparison compare(const Buffer &actual, const std::vector<double> &expected,
 std::string toString(const Comparison &c) {
   char line[256];
   std::snprintf(line, sizeof line,
-                "%s relative %.3g (bound %.3g), worst row %.3g (bound %.3g), "
-                "max abs %.3g",
-                c.tensor.c_str(), c.relative, c.bound, c.worstRow, c.rowBound,
-                c.maxAbs);
+                "%s relative %.3g%s (bound %.3g), worst row %.3g (bound "
+                "%.3g), max abs %.3g",
+                c.tensor.c_str(), c.bounded(),
+                c.worstApart ? " but for the worst row" : "", c.bound,
+                c.worstRow, c.rowBound, c.maxAbs);
   std::string text = line;
   if (c.flaw != Flaw::None)
     text += (c.flaw == Flaw::Unwritten ? ", unwritten" : ", not finite") +

@@ -74,7 +74,7 @@ Status checkSignature(const PackVariant &variant) {
 double usedPercent(const CheckResult &result) {
   double used = 0;
   for (const Comparison &tensor : result.tensors)
-    used = std::max(used, 100 * std::max(tensor.relative / tensor.bound,
+    used = std::max(used, 100 * std::max(tensor.bounded() / tensor.bound,
                                          tensor.worstRow / tensor.rowBound));
   return used;
 }

@@ -135,6 +135,39 @@ TEST(Check, SeesOneBadRowAmongMany) {
   EXPECT_FALSE(result.passed());
 }
 
+// A norm lengthens rows that had cancelled: the worst may be most of a short
+// tensor's error, and has a bound of its own.
+TEST(Check, HoldsTheWorstNormedRowApart) {
+  Comparison comparison;
+  comparison.elements = 75 * 2 * 32;
+  comparison.relative = 0.0105;
+  comparison.worstRow = 0.0885;
+  comparison.ofOthers = 0.0077;
+  setBounds(comparison, 0.007, 32, normedRowFactor);
+  EXPECT_LT(comparison.bound, comparison.relative);
+  EXPECT_TRUE(comparison.passed());
+  EXPECT_NE(toString(comparison).find("0.0077 but for the worst row"),
+            std::string::npos);
+  comparison.ofOthers = 0.0105;
+  EXPECT_FALSE(comparison.passed());
+  comparison.ofOthers = 0.0077;
+  comparison.worstRow = 2 * comparison.rowBound;
+  EXPECT_FALSE(comparison.passed());
+  setBounds(comparison, 0.007, 32);
+  EXPECT_FALSE(comparison.passed());
+}
+
+TEST(Check, FindsTheErrorWithoutTheWorstRow) {
+  CheckResult result = checkDamaged([](Case &c) {
+    for (int64_t j = 0; j < 48; ++j)
+      c.find("out")->set(3, 1, j, 2 * c.find("out")->get(3, 1, j));
+  });
+  const Comparison &out = result.tensors[0];
+  EXPECT_GT(out.relative, out.bound);
+  EXPECT_LT(out.ofOthers, out.bound);
+  EXPECT_FALSE(result.passed());
+}
+
 // Mistakes in meaning, run on other inputs than the oracle's.
 TEST(Check, RejectsOtherInputs) {
   for (const char *name :

@@ -115,12 +115,12 @@ constexpr double worstRowFactor = 4.0;
 
 /// The same for rows that a norm has made equally long after they were rounded:
 /// one that had cancelled to an eighth of the mean row shows its error in full.
+/// Such a row counts for itself only: it may be most of a short tensor's error.
 constexpr double normedRowFactor = 8.0 * worstRowFactor;
 
 /// And on the arithmetic row of out: rows that had cancelled, many in short
 /// sequences, count as much as others. Without it one of eight runs of k128v256
-/// on the emulator was 1 % above its bound, and one of k32v32 in some fifty on
-/// an H200 11 % above that times 1.3: one row of 65 tokens made up most of it.
+/// on the emulator was 1 % above its bound.
 constexpr double normedArithmeticFactor = 1.6;
 
 } // namespace kdac::reference
