@@ -114,11 +114,9 @@ Value ChunkPreparer::ownHalf(int64_t half) const {
   return half ? b.bitXor(own, b.i32(16)) : own;
 }
 
-/// Makes the loaded rows that `expression` is computed from known to
-/// evaluate(): all columns of the slice, or its half 0 or 1.
-void ChunkPreparer::readLoads(Value expression, bool tokens,
-                              std::optional<int64_t> half) {
-  SmallVector<Value> pending = {expression};
+/// The loaded rows that `expression` is computed from, element by element.
+SmallVector<Value> ChunkPreparer::rowsBehind(Value expression) const {
+  SmallVector<Value> pending = {expression}, rows;
   llvm::DenseSet<Value> seen;
   while (!pending.empty()) {
     Value value = pending.pop_back_val();
@@ -126,10 +124,19 @@ void ChunkPreparer::readLoads(Value expression, bool tokens,
     if (!source || !seen.insert(value).second ||
         isa<tile::ReduceOp, tile::CumsumOp>(source))
       continue;
-    if (!llvm::is_contained(roles.imageRows, source)) {
+    if (llvm::is_contained(roles.imageRows, source))
+      rows.push_back(value);
+    else
       llvm::append_range(pending, source->getOperands());
-      continue;
-    }
+  }
+  return rows;
+}
+
+/// Makes the loaded rows that `expression` is computed from known to
+/// evaluate(): all columns of the slice, or its half 0 or 1.
+void ChunkPreparer::readLoads(Value expression, bool tokens,
+                              std::optional<int64_t> half) {
+  for (Value value : rowsBehind(expression)) {
     Type element = getElementTypeOrSelf(value.getType());
     int64_t first = half ? 2 * *half : 0;
     Values words = half ? b.ldmatrix(roles.pointer(ownHalf(*half),

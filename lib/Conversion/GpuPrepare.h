@@ -41,6 +41,7 @@ private:
   Values fragment(Value tile, Value offset, bool transposed, int64_t rows = 0);
   void putFragment(Value tile, Value offset, mlir::ValueRange words,
                    int64_t rows = 0);
+  llvm::SmallVector<Value> rowsBehind(Value expression) const;
   void readLoads(Value expression, bool tokens,
                  std::optional<int64_t> half = {});
   Value ownHalf(int64_t half) const;
@@ -59,6 +60,7 @@ private:
   double sumScale() const;
   Values scaledDecays(Value input, const Group &group);
   bool storesDecaysAhead() const;
+  bool findsDecays() const;
   bool readsDecaysAhead() const;
   Value decayRows() const;
   Values storedDecays(Value slice);

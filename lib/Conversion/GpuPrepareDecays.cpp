@@ -33,11 +33,6 @@ struct BoundedGate {
   Value x, bias;
 };
 
-static bool isRepeated(Value value, uint64_t along) {
-  auto broadcast = value.getDefiningOp<tile::BroadcastOp>();
-  return broadcast && broadcast.getAlong() == along;
-}
-
 /// The number that all elements are.
 static std::optional<double> constantOf(Value value) {
   SplatElementsAttr splat;
@@ -60,11 +55,9 @@ static SmallVector<Value> factorsOf(Value product) {
 
 /// 1 or 0 for a row, repeated along its columns.
 static bool isRowMask(Value value) {
-  if (!isRepeated(value, 0))
-    return false;
-  auto select = value.getDefiningOp<tile::BroadcastOp>()
-                    .getInput()
-                    .getDefiningOp<arith::SelectOp>();
+  Value rows = repeated(value, 0);
+  auto select =
+      rows ? rows.getDefiningOp<arith::SelectOp>() : arith::SelectOp();
   return select && constantOf(select.getTrueValue()) == 1.0 &&
          constantOf(select.getFalseValue()) == 0.0;
 }
@@ -93,7 +86,7 @@ static std::optional<BoundedGate> matchBoundedGate(Value decay) {
     auto logits = factor.getDefiningOp<arith::AddFOp>();
     if (constantOf(factor) || factor.getDefiningOp<tile::SplatOp>()) {
       gate.scales.push_back(factor);
-    } else if (logits && !gate.x && isRepeated(logits.getRhs(), 1)) {
+    } else if (logits && !gate.x && repeated(logits.getRhs(), 1)) {
       gate.x = logits.getLhs();
       gate.bias = logits.getRhs();
     } else {
@@ -146,27 +139,20 @@ bool ChunkPreparer::storesDecaysAhead() const {
          !parts.norms.empty();
 }
 
-/// Whether a slice finds them, and has a register to read the next one's with.
+/// Whether a slice finds them in shared memory.
+bool ChunkPreparer::findsDecays() const {
+  return parts.wideLogits || storesDecaysAhead();
+}
+
+/// Whether it also has registers to read the next one's with.
 bool ChunkPreparer::readsDecaysAhead() const {
-  bool areStored = parts.wideLogits || storesDecaysAhead();
-  return isBounded() && hasChannels() && areStored && !scalesRows();
+  return findsDecays() && isBounded() && !scalesRows();
 }
 
 /// The rows in shared memory that they are made of, and then replace.
 Value ChunkPreparer::decayRows() const {
-  if (parts.wideLogits)
-    return parts.wideLogits.getResult();
-  SmallVector<Value> pending = {parts.decay.getInput()};
-  while (!pending.empty()) {
-    Value value = pending.pop_back_val();
-    Operation *source = value.getDefiningOp();
-    if (!source)
-      continue;
-    if (llvm::is_contained(roles.imageRows, source))
-      return value;
-    llvm::append_range(pending, source->getOperands());
-  }
-  return {};
+  return parts.wideLogits ? parts.wideLogits.getResult()
+                          : rowsBehind(parts.decay.getInput()).front();
 }
 
 ChunkPreparer::Values ChunkPreparer::storedDecays(Value slice) {
@@ -198,7 +184,7 @@ ChunkPreparer::madeDecays(Value input,
 
 /// The same of the present slice, from where they are.
 ChunkPreparer::Values ChunkPreparer::decays(Value input) {
-  if (parts.wideLogits || storesDecaysAhead())
+  if (findsDecays())
     return fragment(decayRows(), own, /*transposed=*/true);
   return madeDecays(input, [](int64_t) {});
 }

@@ -20,8 +20,7 @@ static Value factorBeside(Value product, Value y) {
   return mul.getLhs() == y ? mul.getRhs() : Value();
 }
 
-/// The vector that `value` repeats along dimension `along`, or null.
-static Value repeated(Value value, int64_t along) {
+Value repeated(Value value, int64_t along) {
   auto broadcast =
       value ? value.getDefiningOp<tile::BroadcastOp>() : tile::BroadcastOp();
   bool isAlong =

@@ -28,6 +28,9 @@ struct PreparedChunk {
   tile::LoadOp wideLogits; ///< of a decay for every channel, if in 32 bits
 };
 
+/// The vector that `value` repeats along dimension `along`, or null.
+mlir::Value repeated(mlir::Value value, int64_t along);
+
 /// x of x * broadcast(vector along `along`) with the vector, or null.
 mlir::Value besideBroadcast(mlir::Value product, int64_t along,
                             mlir::Value &vector);
