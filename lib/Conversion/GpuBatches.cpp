@@ -281,6 +281,28 @@ void GpuLowering::makeVectors(ArrayRef<Operation *> ops) {
   storeBehind(late);
 }
 
+/// How many of the first of `stores` fill memory together: what lies side by
+/// side, such as the entries of a channel, from an aligned address on.
+static size_t runOf(ArrayRef<tile::StoreOp> stores) {
+  tile::StoreOp first = stores.front();
+  auto count = getConstantIntValue(first.getStride()).value_or(1);
+  int64_t bytes = count * bytesOf(first.getRef().getType().getElementType());
+  if (count < 2 || static_cast<int64_t>(first.getAlign()) < bytes ||
+      static_cast<int64_t>(stores.size()) < count)
+    return 1;
+  for (int64_t i = 1; i < count; ++i) {
+    tile::StoreOp other = stores[i];
+    auto base = other.getBase().getDefiningOp<arith::AddIOp>();
+    if (!base || base.getLhs() != first.getBase() ||
+        getConstantIntValue(base.getRhs()) != i ||
+        other.getRef() != first.getRef() ||
+        other.getStride() != first.getStride() ||
+        other.getValid() != first.getValid())
+      return 1;
+  }
+  return static_cast<size_t>(count);
+}
+
 /// Stores of what a vector was made of, by the threads that made it: nobody
 /// else reads those channels.
 void GpuLowering::storeBehind(ArrayRef<tile::StoreOp> stores,
@@ -294,9 +316,11 @@ void GpuLowering::storeBehind(ArrayRef<tile::StoreOp> stores,
       auto branch = scf::IfOp::create(b, scalars.lookup(condition), false);
       b.setInsertionPointToStart(branch.thenBlock());
     }
-    for (tile::StoreOp store : some)
-      storeVector(store, group,
-                  evaluate(roundedSource(store.getValue()), group));
+    for (ArrayRef<tile::StoreOp> rest = some; !rest.empty();) {
+      size_t count = runOf(rest);
+      storeRun(rest.take_front(count), group);
+      rest = rest.drop_front(count);
+    }
   }
 }
 

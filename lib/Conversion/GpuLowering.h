@@ -164,6 +164,8 @@ private:
   void storeVectors(llvm::ArrayRef<tile::StoreOp> ops);
   void storeDivided(
       llvm::ArrayRef<std::pair<Shares, llvm::SmallVector<tile::StoreOp>>> all);
+  /// Stores a group of each of some vectors that lie side by side, or of one.
+  void storeRun(llvm::ArrayRef<tile::StoreOp> run, const Group &group);
   /// Stores one group of a vector.
   void storeVector(tile::StoreOp op, const Group &group,
                    const Values &elements);
@@ -284,12 +286,15 @@ private:
   void storeSpoken(tile::StoreOp op, const Access &at, Value source);
   void storeDistributed(tile::StoreOp op, const Access &at, Value source);
   void storeInTurns(tile::StoreOp op, const Access &at, Value source);
-  /// Stores groups that are all valid or all not; `speaks` may silence the
-  /// thread.
   void storePresent(tile::StoreOp op, const Access &at, const Group &group,
                     mlir::ValueRange elements);
   void storePresent(tile::StoreOp op, const Group &group,
                     mlir::ValueRange elements);
+  /// Emits `body` where `group` of `op` is valid; `speaks` may silence the
+  /// thread.
+  void whereValid(tile::StoreOp op, const Group &group, Value speaks,
+                  llvm::function_ref<void()> body);
+  /// Stores groups that are all valid or all not.
   void storeGroups(tile::StoreOp op, const Access &at,
                    llvm::ArrayRef<Group> groups,
                    llvm::ArrayRef<Values> elements, Value speaks);

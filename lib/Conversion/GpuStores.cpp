@@ -88,7 +88,9 @@ void GpuLowering::storeDistributed(tile::StoreOp op, const Access &at,
 void GpuLowering::storeInTurns(tile::StoreOp op, const Access &at,
                                Value source) {
   ArrayRef<int64_t> shape = tileType(op.getValue()).getShape();
-  int64_t width = std::max<int64_t>(1, op.getAlign() / bytesOf(at.element));
+  int64_t width = 1;
+  if (!at.isVector || at.isDense)
+    width = std::max<int64_t>(1, op.getAlign() / bytesOf(at.element));
   while (shape.back() % width != 0)
     width /= 2;
   // Four columns of a few rows, and what they are multiplied with, leave room
@@ -178,12 +180,10 @@ void GpuLowering::storeVector(tile::StoreOp op, const Group &group,
   storeGroups(op, accessOf(op, tileType(op.getValue())), group, {elements}, {});
 }
 
-void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
-                              ArrayRef<Group> groups, ArrayRef<Values> elements,
-                              Value speaks) {
-  Value condition =
-      validityOf(op.getRef(), op.getValid(), tileType(op.getValue()).getShape(),
-                 groups.front());
+void GpuLowering::whereValid(tile::StoreOp op, const Group &group, Value speaks,
+                             llvm::function_ref<void()> body) {
+  Value condition = validityOf(op.getRef(), op.getValid(),
+                               tileType(op.getValue()).getShape(), group);
   if (condition && speaks)
     condition = arith::AndIOp::create(b, condition, speaks);
   OpBuilder::InsertionGuard guard(b);
@@ -191,8 +191,34 @@ void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
     auto branch = scf::IfOp::create(b, condition, /*withElse=*/false);
     b.setInsertionPointToStart(branch.thenBlock());
   }
-  for (auto [group, values] : llvm::zip(groups, elements))
-    storePresent(op, at, group, values);
+  body();
+}
+
+void GpuLowering::storeGroups(tile::StoreOp op, const Access &at,
+                              ArrayRef<Group> groups, ArrayRef<Values> elements,
+                              Value speaks) {
+  whereValid(op, groups.front(), speaks, [&] {
+    for (auto [group, values] : llvm::zip(groups, elements))
+      storePresent(op, at, group, values);
+  });
+}
+
+void GpuLowering::storeRun(ArrayRef<tile::StoreOp> run, const Group &group) {
+  tile::StoreOp first = run.front();
+  SmallVector<Values> entries;
+  for (tile::StoreOp op : run)
+    entries.push_back(evaluate(roundedSource(op.getValue()), group));
+  if (run.size() == 1)
+    return storeVector(first, group, entries.front());
+  Values elements;
+  for (int64_t i = 0; i < group.width; ++i)
+    for (const Values &entry : entries)
+      elements.push_back(entry[i]);
+  Access at = accessOf(first, tileType(first.getValue()));
+  whereValid(first, group, {}, [&] {
+    b.store(elements, globalPointer(at, group, 0), at.element,
+            first.getAlign());
+  });
 }
 
 void GpuLowering::storePresent(tile::StoreOp op, const Access &at,

@@ -358,6 +358,13 @@ int64_t pitchAlignment(const Variant &v) {
   return std::max<int64_t>(1, std::gcd(pointerAlignment, line * size) / size);
 }
 
+/// Channels of a cache [D, W] stay aligned where W is a power of two: their
+/// entries are stored together.
+int64_t cachePitchAlignment(const Variant &v) {
+  bool isPowerOf2 = v.conv > 0 && (v.conv & (v.conv - 1)) == 0;
+  return v.cacheLayout == CacheLayout::Full && isPowerOf2 ? v.conv : 1;
+}
+
 /// Integers are read one by one.
 bool isIndices(const Arg &arg) {
   return arg.dtype == DType::I32 || arg.dtype == DType::I64;
@@ -396,6 +403,9 @@ std::vector<LaunchArg> launchArgs(const Variant &variant) {
       alignment = isIndices(arg) ? dtypeSize(arg.dtype) : pointerAlignment;
     if (arg.name == "slot_pitch" || arg.name == "head_pitch")
       alignment = pitchAlignment(variant);
+    if (arg.name == "q_cache_pitch" || arg.name == "k_cache_pitch" ||
+        arg.name == "v_cache_pitch")
+      alignment = cachePitchAlignment(variant);
     bool isPrompt = variant.form == Form::Prompt;
     bool isMatmul = variant.form == Form::Matmul;
     if (arg.name == "D" || arg.name == "rank" || arg.name == "x_pitch" ||

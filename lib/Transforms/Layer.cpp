@@ -2,6 +2,8 @@
 // caches, one token at a time, and the gated norm of the output.
 #include "KernelBuilder.h"
 
+#include "llvm/Support/MathExtras.h"
+
 using namespace mlir;
 
 namespace kdac {
@@ -42,7 +44,14 @@ static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
   if (!fullTaps)
     return {b.addI(start, b.addI(b.mulI(entry, all), first)), b.index(1)};
   Value taps = b.index(fullTaps);
-  return {b.addI(start, b.addI(b.mulI(first, taps), entry)), taps};
+  return {b.addI(b.addI(start, b.mulI(first, taps)), entry), taps};
+}
+
+/// Bytes that entry `entry` of every channel is aligned to. Whole channels of
+/// two or four entries are, by the promise of pitches (launchArgs).
+static int64_t entryAlignment(const KernelBuilder::Channels &c, int64_t entry) {
+  bool isAligned = c.isFull && entry == 0 && llvm::isPowerOf2_64(c.taps);
+  return bytesOf(c.cache) * (isAligned ? c.taps : 1);
 }
 
 /// The inputs at `position` of the sequence, or from before it: entry `entry`
@@ -197,7 +206,7 @@ void KernelBuilder::storeCaches(ArrayRef<Channels> channels,
                        c.isFull ? c.taps : 0);
       tile::StoreOp::create(b, b.round(kept.front(), elementOf(c.cache)),
                             c.cache, base, stride, ValueRange{c.count},
-                            bytesOf(c.cache), false);
+                            entryAlignment(c, e), false);
       kept = kept.drop_front();
     }
 }

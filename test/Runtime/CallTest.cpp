@@ -268,14 +268,20 @@ TEST(CheckCaches, DoNotOverlap) {
   EXPECT_EQ(convRefusal(2, 2 * 32 * 4), "");
   EXPECT_EQ(convRefusal(4, 4 * 32 * 4), "");
   EXPECT_EQ(convRefusal(4, 4 * 32 * 4, Form::Chunk), "");
-  EXPECT_EQ(convRefusal(4, 4 * 32 * 4 - 1, Form::Chunk),
-            "argument v_cache_pitch = 511 is less than the 512 elements of a "
+  EXPECT_EQ(convRefusal(4, 4 * 32 * 4 - 4, Form::Chunk),
+            "argument v_cache_pitch = 508 is less than the 512 elements of a "
             "slot");
-  EXPECT_EQ(convRefusal(2, 2 * 32 * 4 - 1),
-            "argument q_cache_pitch = 255 is less than the 256 elements of a "
+  EXPECT_EQ(convRefusal(2, 2 * 32 * 4 - 4),
+            "argument q_cache_pitch = 252 is less than the 256 elements of a "
             "slot");
   EXPECT_EQ(convRefusal(2, int64_t(1) << 60),
             "q_cache is larger than 2^63 bytes");
+}
+
+TEST(CheckCaches, ChannelsAreAligned) {
+  EXPECT_EQ(convRefusal(2, 2 * 32 * 4 + 4), "");
+  EXPECT_EQ(convRefusal(2, 2 * 32 * 4 + 2),
+            "argument q_cache_pitch = 258 is not a multiple of 4");
 }
 
 /// A call of an operation on rows that is good: 4 rows of 576, of which 512 are
