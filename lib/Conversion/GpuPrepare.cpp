@@ -38,6 +38,7 @@ void ChunkPreparer::locate() {
   scratch = scratchOf(pair);
   if (assists)
     roles.enterPair(pair);
+  placeHead();
   firstRow = b.add(b.mul(block, 16), quad);
   firstToken = b.add(b.mul(block, 16), b.mul(inQuad, 2));
 }
@@ -176,6 +177,7 @@ ChunkPreparer::Values ChunkPreparer::vectorsOf(Value number) {
   // Beside assistants and without an erase ptxas has no register for it.
   if (parts.wideLogits && (hasSystem() || !roles.isAssisted()))
     askForLogits(number);
+  loadHead(number, loaded);
   return loaded;
 }
 
@@ -431,6 +433,7 @@ ChunkPreparer::Values ChunkPreparer::diagonal() {
 /// lane.
 void ChunkPreparer::chunk(Value &number, Values &bits) {
   Values vectors = elementsOf(bits);
+  enterHead(ArrayRef(bits).drop_front(vectors.size()));
   if (!isBounded() && !parts.norms.empty())
     park(number, vectors);
   if (parts.wideLogits)

@@ -48,6 +48,12 @@ private:
   Value sliceAt(Value slice, Value rows) const;
   Value scratchAt(int64_t offset, Value bytes = {}, int64_t constant = 0) const;
 
+  //===-- From head to head (GpuPrepareHead.cpp)
+  //---------------------------===//
+  void placeHead();
+  void loadHead(Value number, Values &loaded);
+  void enterHead(llvm::ArrayRef<Value> loaded);
+
   //===-- Norms (GpuPrepareNorms.cpp)
   //----------------------===//
   void sumNorms();

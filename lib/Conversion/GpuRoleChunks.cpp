@@ -206,17 +206,22 @@ void RoleLowering::enterChunk(Value number, ArrayRef<Operation *> users) {
   llvm::DenseSet<Operation *> needed;
   llvm::SetVector<Value> outer;
   SmallVector<Operation *> pending(users);
-  while (!pending.empty())
-    for (Value operand : pending.pop_back_val()->getOperands()) {
+  while (!pending.empty()) {
+    Operation *user = pending.pop_back_val();
+    bool chooses =
+        isa<arith::SelectOp>(user) && user->getResult(0).getType().isIndex();
+    for (Value operand : user->getOperands()) {
       Operation *source = operand.getDefiningOp();
-      if (!operand.getType().isIndex() || operand == counter ||
-          getConstantIntValue(operand))
+      bool isNumber = operand.getType().isIndex() ||
+                      (chooses && operand.getType().isInteger(1));
+      if (!isNumber || operand == counter || getConstantIntValue(operand))
         continue;
       if (!source || source->getBlock() != body)
         outer.insert(operand);
       else if (needed.insert(source).second)
         pending.push_back(source);
     }
+  }
   for (Value size : outer) {
     // Only sizes of the call are at hand in constant memory.
     if (!isa<BlockArgument>(size))
@@ -226,7 +231,12 @@ void RoleLowering::enterChunk(Value number, ArrayRef<Operation *> users) {
                                                     b.opaqueSize(known)));
   }
   for (Operation &op : body->without_terminator())
-    if (needed.contains(&op))
+    if (!needed.contains(&op))
+      continue;
+    else if (isa<arith::DivUIOp, arith::RemUIOp>(op) &&
+             !getConstantIntValue(op.getOperand(1)))
+      at.lowerDivision(&op); // numbers of heads
+    else
       b.clone(op, at.scalars);
 }
 

@@ -28,6 +28,13 @@ static bool isPassedOn(Operation *op) {
          });
 }
 
+/// True if `op` makes a number of numbers.
+static bool isNumber(Operation *op) {
+  return op->getNumResults() == 1 && op->getResult(0).getType().isF32() &&
+         llvm::none_of(op->getOperandTypes(),
+                       llvm::IsaPred<RankedTensorType>);
+}
+
 LogicalResult RoleLowering::match() {
   for (const char *name :
        {"tile.scratch", "tile.barriers", "tile.registers", "tile.image"})
@@ -48,7 +55,9 @@ LogicalResult RoleLowering::match() {
   for (Operation &op : chunkLoop.getBody()->without_terminator()) {
     if (auto load = dyn_cast<tile::LoadOp>(op)) {
       auto role = op.getAttrOfType<StringAttr>(tile::kRoleAttr);
-      if (tileType(load.getResult()).getRank() == 1)
+      if (tile::isOfChannels(load, at.schedule))
+        parts.headVector = load;
+      else if (tileType(load.getResult()).getRank() == 1)
         parts.vectorLoads.push_back(load);
       else if (!role)
         return refuse();
@@ -58,6 +67,10 @@ LogicalResult RoleLowering::match() {
         parts.wideLogits = load;
       else
         imageRows.push_back(load);
+    } else if (auto scalar = dyn_cast<tile::LoadScalarOp>(op)) {
+      parts.headScalars.push_back(scalar);
+    } else if (isNumber(&op)) {
+      parts.headNumbers.push_back(&op);
     } else if (auto store = dyn_cast<tile::StoreOp>(op)) {
       output = store;
     } else if (auto place = dyn_cast<tile::CutOp>(op)) {

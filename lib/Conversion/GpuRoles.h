@@ -23,6 +23,11 @@ struct PreparedChunk {
   mlir::Value total;               ///< [K]: 2^G_last
   mlir::Value own; ///< [C]: queries times their own keys, if refined
   llvm::SmallVector<tile::LoadOp> vectorLoads; ///< [C]: beta, decays of heads
+  /// Where the loop goes from head to head: what it loads of each, and numbers
+  /// made of that.
+  llvm::SmallVector<tile::LoadScalarOp> headScalars;
+  tile::LoadOp headVector; ///< [K], the gate's bias, or null
+  llvm::SmallVector<mlir::Operation *> headNumbers;
   llvm::SmallVector<tile::ReduceOp> norms;     ///< sums over rows of q and k
   tile::ReduceOp ownSum;                       ///< and over their product
   tile::LoadOp wideLogits; ///< of a decay for every channel, if in 32 bits

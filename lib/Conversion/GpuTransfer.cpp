@@ -168,11 +168,10 @@ void RoleLowering::storeImage(Value number) {
 /// filled again as soon as its image has been read.
 void RoleLowering::transferImagesOut() {
   int64_t ahead = imageStages();
-  Values addresses;
-  for (tile::LoadOp load : imageRows)
-    addresses.push_back(firstPiece(load, load.getResult(), 0));
+  SmallVector<Operation *> loads(imageRows.begin(), imageRows.end());
   Value barrier = b.i32(tile::preparePairs(at.schedule) + 1);
-  loop(b.i32(-ahead), chunks, 1, addresses, [&](Value number, Values &now) {
+  Values none;
+  loop(b.i32(-ahead), chunks, 1, none, [&](Value number, Values &) {
     Value isMade =
         arith::CmpIOp::create(b, arith::CmpIPredicate::sge, number, b.i32(0));
     branch(isMade, [&] {
@@ -182,13 +181,19 @@ void RoleLowering::transferImagesOut() {
     });
     Value next = b.add(number, ahead);
     branch(b.less(next, chunks), [&] {
-      for (auto [i, load] : llvm::enumerate(imageRows))
-        startRows(load, next, now[i]);
+      // Of any head: nothing to count up from.
+      enterChunk(next, loads);
+      Values addresses;
+      for (tile::LoadOp load : imageRows) {
+        Group group = pieceOf(load.getResult(), 0).group;
+        addresses.push_back(LLVM::PtrToIntOp::create(
+            b, b.getI64Type(), at.globalPointer(load, group)));
+      }
+      for (auto [load, address] : llvm::zip(imageRows, addresses))
+        startRows(load, next, address);
       b.arriveAfterCopies(loadedImage(next));
     });
     at.scalars = roleScalars;
-    for (auto [load, address] : llvm::zip(imageRows, now))
-      address = b.add(address, b.mul64(rowBytes(load), b.i64(chunkRows())));
   });
   b.waitBulkStores(0, /*read=*/false);
 }

@@ -88,6 +88,11 @@ int64_t kdac::tile::preparePairs(ScheduleAttr schedule) {
   return 2 * (schedule.getWarps() / 4 - chainWarpgroups(schedule) - 1);
 }
 
+bool kdac::tile::isOfChannels(LoadOp load, ScheduleAttr schedule) {
+  auto type = load.getResult().getType();
+  return type.getRank() == 1 && type.getDimSize(0) != schedule.getChunk();
+}
+
 int64_t kdac::tile::assistantPairs(ScheduleAttr schedule) {
   return isAssisted(schedule) ? schedule.getStages() : 0;
 }

@@ -27,7 +27,7 @@ public:
   void build();
 
 private:
-  Value body(Value number, Value state);
+  Value body(Value turn, Value state);
   Chunk load(Value number);
   Value inverseNorms(const MappedOperand &source, Value rows);
   Value normalised(Value rows, Value norms);
@@ -44,7 +44,7 @@ private:
   int64_t chunk;
   Type operand;
   bool refined;
-  Value chunks; ///< how many there are
+  Value turns;  ///< how many chunks this program has
   Value isLast; ///< i1: this is the last one
 };
 
@@ -198,10 +198,11 @@ Value ChunkForm::nextState(const Chunk &c, Value state, Value w) {
   return addUpdates(b.mul(state, total), keys, w);
 }
 
-Value ChunkForm::body(Value number, Value state) {
+Value ChunkForm::body(Value turn, Value state) {
+  Value number = kernel.enterTurn(turn);
   kernel.markCut(number);
   if (refined)
-    isLast = b.isEqual(b.addI(number, b.index(1)), chunks);
+    isLast = b.isEqual(b.addI(turn, b.index(1)), turns);
   Chunk c = load(number);
   auto [akk, aqk] = grams(c);
   // Both products of the state stand together: they share its fragments.
@@ -228,12 +229,15 @@ Value ChunkForm::body(Value number, Value state) {
 }
 
 void ChunkForm::build() {
-  chunks = arith::CeilDivSIOp::create(b, kernel.length, b.index(chunk));
+  turns = kernel.turnsOf(
+      arith::CeilDivSIOp::create(b, kernel.length, b.index(chunk)));
   Value initial = kernel.loadState();
-  kernel.storeState(
-      b.carry(chunks, initial, [&](Value number, ValueRange state) {
-        return SmallVector<Value>{body(number, state[0])};
-      })[0]);
+  auto heads = std::pair(kernel.keyHead, kernel.valueHead);
+  Value last = b.carry(turns, initial, [&](Value turn, ValueRange state) {
+    return SmallVector<Value>{body(turn, state[0])};
+  })[0];
+  std::tie(kernel.keyHead, kernel.valueHead) = heads;
+  kernel.storeState(last);
   kernel.finish();
 }
 

@@ -108,7 +108,8 @@ KernelBuilder::KernelBuilder(func::FuncOp source, const Problem &problem,
     return;
   locateSlots();
   guardSegment();
-  loadGateParameters();
+  if (part != Part::Images) // those of a turn
+    loadGateParameters();
 }
 
 void KernelBuilder::locateProgram() {
@@ -126,7 +127,7 @@ void KernelBuilder::locateProgram() {
   sequence = b.divI(sequenceHead, arg("HV"));
   if (tile::hasWarpRoles(schedule) && !function->hasAttr(tile::kInOrderAttr))
     sequence = tile::LongestOp::create(b, arg("offsets"), sequence, arg("N"));
-  keyHead = b.divI(valueHead, b.divI(arg("HV"), arg("H")));
+  keyHead = keyHeadOf(valueHead);
   firstColumn = b.mulI(slice, b.index(valueTile));
   Value width = b.index(problem.valueDim());
   if (isTransfer)
@@ -136,6 +137,10 @@ void KernelBuilder::locateProgram() {
                 ? b.index(valueTile)
                 : b.minI(b.index(valueTile), b.subI(width, firstColumn));
   locateSequence();
+}
+
+Value KernelBuilder::keyHeadOf(Value head) {
+  return b.divI(head, b.divI(arg("HV"), arg("H")));
 }
 
 /// Clusters are whole: what is beyond the last program is one of no tokens that

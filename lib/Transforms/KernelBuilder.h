@@ -45,8 +45,10 @@ public:
     int64_t entries() const { return isFull ? taps : taps - 1; }
   };
 
-  int64_t keyTile, valueTile;         ///< tile widths: K padded to 16, v_tile
-  Value sequence, keyHead, valueHead; ///< of this program instance
+  int64_t keyTile, valueTile; ///< tile widths: K padded to 16, v_tile
+  /// Of this program instance; of a program that goes from head to head, in its
+  /// chunk loop of the present turn.
+  Value sequence, keyHead, valueHead;
   Value begin, length;        ///< first token and number of tokens, index
   Value sequenceBegin;        ///< the same, where the sequence is not cut
   Value firstColumn, columns; ///< of the slice of V, index
@@ -178,9 +180,15 @@ public:
   /// Ends the function.
   void finish();
 
+  /// How many turns the chunk loop takes for `chunks` of the sequence.
+  Value turnsOf(Value chunks);
+  /// The chunk of turn `turn`; finds the head that it is of.
+  Value enterTurn(Value turn);
+
 private:
   void locateProgram();
   bool isSegment() const { return part != Part::Whole && part != Part::Rest; }
+  Value keyHeadOf(Value head);
   Value clampProgram(Value id);
   Value programsBefore(int64_t slices);
   void locateSequence();
@@ -240,6 +248,9 @@ private:
 
   Value segment;       ///< number of this program's, index
   Value segments;      ///< of every sequence
+  Value firstHead;     ///< Part::Images: of turn 0
+  Value imageTurns;    ///< Part::Images: how many
+  Value pastSequence;  ///< Part::Images: the number of its chunks
   Value lastSegment;   ///< the last that has tokens, or 0
   Value isReal;        ///< i1 of clusters: the program exists
   Value isTransfer;    ///< i1, Part::Middle: the program carries the identity

@@ -224,16 +224,21 @@ void RolePlacer::placeState() {
   staged = load;
 }
 
-/// Vectors that the whole kernel reads, such as the gate's bias; a follower's
-/// are not kept.
+/// Vectors of a head's channels, such as the gate's bias: those that the whole
+/// kernel reads, a follower's are not kept, and those of a turn, of which each
+/// pair has its own.
 void RolePlacer::placeVectors() {
+  auto place = [&](tile::LoadOp load, int64_t copies) {
+    set(load.getResult(), Home::Shared, bytes);
+    bytes += copies * type(load.getResult()).getDimSize(0) * 4;
+  };
   for (auto load : kernel.getOps<tile::LoadOp>())
-    if (type(load.getResult()).getRank() == 1) {
-      set(load.getResult(), Home::Shared, bytes);
-      int64_t copies =
-          tile::isAssisted(schedule) ? tile::programCopies(schedule) : 1;
-      bytes += copies * type(load.getResult()).getDimSize(0) * 4;
-    }
+    if (type(load.getResult()).getRank() == 1)
+      place(load,
+            tile::isAssisted(schedule) ? tile::programCopies(schedule) : 1);
+  for (auto load : loop.getOps<tile::LoadOp>())
+    if (tile::isOfChannels(load, schedule))
+      place(load, tile::preparePairs(schedule));
 }
 
 void RolePlacer::placeScratch() {

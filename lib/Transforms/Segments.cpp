@@ -2,7 +2,8 @@
 //
 // What a segment does to a state is affine: S -> A S + Z. Five kernels of one
 // call, with R segments in the middle of R + 2:
-//   images what prepare passes to the chain, of every chunk, on all of the GPU;
+//   images what prepare passes to the chain, of every chunk, on all of the GPU,
+//          each program in turn from all heads;
 //   first  the first segment as it is;
 //   middle two programs for each in the middle: one runs it from zero, which
 //          leaves Z, one from the identity without values, which leaves A.
@@ -75,17 +76,48 @@ std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
   return {sequenceHead, b.select(isTransfer, column, within)};
 }
 
+/// Program p of P of a sequence makes the images of its chunks p, p + P, ...,
+/// each of another head than the one before, as heads that decay fast take
+/// longer: its H neighbours, which begin with the other heads, have the rest of
+/// them.
+Value KernelBuilder::turnsOf(Value chunks) {
+  if (part != Part::Images)
+    return chunks;
+  Value rest = b.maxI(b.subI(chunks, segment), b.index(0));
+  imageTurns = arith::CeilDivSIOp::create(b, rest, segments);
+  pastSequence = chunks;
+  return imageTurns;
+}
+
+/// From the last chunk to the first: with that the chains begin, and find it in
+/// the L2. Prepare loads ahead, past the last turn what is past the sequence.
+Value KernelBuilder::enterTurn(Value turn) {
+  if (part != Part::Images)
+    return turn;
+  // One head further in every round of the pairs of warps: each meets all.
+  Value round = b.divI(turn, b.index(tile::preparePairs(schedule)));
+  Value moved = b.addI(firstHead, b.addI(turn, round));
+  valueHead = b.remI(moved, arg("HV"));
+  keyHead = keyHeadOf(valueHead);
+  loadGateParameters();
+  Value left = b.subI(b.subI(imageTurns, b.index(1)), turn);
+  Value number = b.addI(segment, b.mulI(left, segments));
+  return b.select(b.isLess(turn, imageTurns), number, pastSequence);
+}
+
 /// Segments are whole chunks, as many in each; the last ones may be empty.
 void KernelBuilder::narrowToSegment() {
+  firstHead = valueHead;
+  if (part == Part::Images)
+    return;
   Value chunk = b.index(schedule.getChunk()), one = b.index(1);
   Value chunks = arith::CeilDivSIOp::create(b, length, chunk);
   Value each = arith::CeilDivSIOp::create(b, chunks, segments);
   Value used = arith::CeilDivSIOp::create(b, chunks, b.maxI(each, one));
   lastSegment = b.maxI(b.subI(used, one), b.index(0));
-  if (part != Part::Images)
-    segmentMemory = tile::ViewOp::create(
-        b, tile::RefType::get(b.getContext(), b.getF32Type()), arg("workspace"),
-        0, imagesAfter);
+  segmentMemory = tile::ViewOp::create(
+      b, tile::RefType::get(b.getContext(), b.getF32Type()), arg("workspace"),
+      0, imagesAfter);
   if (part == Part::Join)
     return;
   Value tokens = b.mulI(each, chunk);
@@ -335,6 +367,8 @@ std::string buildSegments(func::FuncOp source, const Problem &problem,
     f.setName((source.getName() + suffix).str());
     f->setAttr("kdac.grid", b.getStringAttr(grid));
     f->setAttr("kdac.when", b.getStringAttr("segmented"));
+    if (part == Part::Images) // which ptxas cannot know
+      f->setAttr("kdac.min_blocks", b.getI64IntegerAttr(1));
     // Convolved rows stand before the images, whatever schedule is picked.
     std::string workspace = cut.workspace;
     if (problem.q.conv)
