@@ -31,8 +31,7 @@ static bool isPassedOn(Operation *op) {
 /// True if `op` makes a number of numbers.
 static bool isNumber(Operation *op) {
   return op->getNumResults() == 1 && op->getResult(0).getType().isF32() &&
-         llvm::none_of(op->getOperandTypes(),
-                       llvm::IsaPred<RankedTensorType>);
+         llvm::none_of(op->getOperandTypes(), llvm::IsaPred<RankedTensorType>);
 }
 
 LogicalResult RoleLowering::match() {

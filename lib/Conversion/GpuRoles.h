@@ -28,8 +28,8 @@ struct PreparedChunk {
   llvm::SmallVector<tile::LoadScalarOp> headScalars;
   tile::LoadOp headVector; ///< [K], the gate's bias, or null
   llvm::SmallVector<mlir::Operation *> headNumbers;
-  llvm::SmallVector<tile::ReduceOp> norms;     ///< sums over rows of q and k
-  tile::ReduceOp ownSum;                       ///< and over their product
+  llvm::SmallVector<tile::ReduceOp> norms; ///< sums over rows of q and k
+  tile::ReduceOp ownSum;                   ///< and over their product
   tile::LoadOp wideLogits; ///< of a decay for every channel, if in 32 bits
 };
 

@@ -281,7 +281,7 @@ TEST(CheckCaches, DoNotOverlap) {
 TEST(CheckCaches, ChannelsAreAligned) {
   EXPECT_EQ(convRefusal(2, 2 * 32 * 4 + 4), "");
   EXPECT_EQ(convRefusal(2, 2 * 32 * 4 + 2),
-            "argument q_cache_pitch = 258 is not a multiple of 4");
+            "argument q_cache_pitch = 258 is not a multiple of 4 elements");
 }
 
 /// A call of an operation on rows that is good: 4 rows of 576, of which 512 are

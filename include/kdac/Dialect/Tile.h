@@ -86,8 +86,8 @@ bool loopsOverTiles(ScheduleAttr schedule);
 int64_t chainWarpgroups(ScheduleAttr schedule);
 /// Pairs of warps that prepare.
 int64_t preparePairs(ScheduleAttr schedule);
-/// True of a vector that the chunk loop loads for a head's channels, such as the
-/// gate's bias, and not for the chunk's tokens.
+/// True of a vector that the chunk loop loads for a head's channels, such as
+/// the gate's bias, and not for the chunk's tokens.
 bool isOfChannels(LoadOp load, ScheduleAttr schedule);
 /// Of an assistant, one for every buffer of the ring of images.
 int64_t assistantPairs(ScheduleAttr schedule);
