@@ -230,14 +230,15 @@ void RoleLowering::enterChunk(Value number, ArrayRef<Operation *> users) {
     at.scalars.map(size, arith::IndexCastOp::create(b, b.getIndexType(),
                                                     b.opaqueSize(known)));
   }
-  for (Operation &op : body->without_terminator())
+  for (Operation &op : body->without_terminator()) {
     if (!needed.contains(&op))
       continue;
-    else if (isa<arith::DivUIOp, arith::RemUIOp>(op) &&
-             !getConstantIntValue(op.getOperand(1)))
+    if (isa<arith::DivUIOp, arith::RemUIOp>(op) &&
+        !getConstantIntValue(op.getOperand(1)))
       at.lowerDivision(&op); // numbers of heads
     else
       b.clone(op, at.scalars);
+  }
 }
 
 } // namespace kdac
