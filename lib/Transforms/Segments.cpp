@@ -76,10 +76,9 @@ std::pair<Value, Value> KernelBuilder::locateSegment(Value id) {
   return {sequenceHead, b.select(isTransfer, column, within)};
 }
 
-/// Program p of P of a sequence makes the images of its chunks p, p + P, ...,
-/// each of another head than the one before, as heads that decay fast take
-/// longer: its H neighbours, which begin with the other heads, have the rest of
-/// them.
+/// A program that makes images has every `segments`-th chunk, each of another
+/// head than the one before, as heads that decay fast take longer. The HV
+/// programs with its chunks begin with one head each, and so have the rest.
 Value KernelBuilder::turnsOf(Value chunks) {
   if (part != Part::Images)
     return chunks;
