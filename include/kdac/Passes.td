@@ -231,6 +231,8 @@ def TileToNVVMPass : Pass<"tile-to-nvvm", "::mlir::ModuleOp"> {
     Option<"minBlocks", "min-blocks", "int64_t", "0",
            "blocks of the kernel that an SM must hold; 0: as its kdac.min_blocks "
            "says, if any; -1: ptxas decides">,
+    ListOption<"minBlocksOf", "min-blocks-of", "std::string",
+               "KERNEL=N: the same for one kernel">,
   ];
   let dependentDialects = [
     "::mlir::LLVM::LLVMDialect", "::mlir::NVVM::NVVMDialect",

@@ -468,13 +468,29 @@ namespace {
 
 struct TileToNVVM : impl::TileToNVVMPassBase<TileToNVVM> {
   using TileToNVVMPassBase::TileToNVVMPassBase;
+
+  /// What the options say of the kernel of this name.
+  FailureOr<int64_t> blocksOf(StringRef name) {
+    for (StringRef entry : minBlocksOf) {
+      auto [kernel, blocks] = entry.rsplit('=');
+      int64_t number;
+      if (blocks.getAsInteger(10, number))
+        return getOperation().emitError("min-blocks-of '")
+               << entry << "' is not KERNEL=N";
+      if (kernel == name)
+        return number;
+    }
+    return minBlocks.getValue();
+  }
+
   void runOnOperation() override {
     SmallVector<func::FuncOp> kernels;
     for (auto kernel : getOperation().getOps<func::FuncOp>())
       if (kernel->hasAttr(tile::kKernelAttr))
         kernels.push_back(kernel);
     for (func::FuncOp kernel : kernels) {
-      if (failed(GpuLowering(kernel, minBlocks).run()))
+      FailureOr<int64_t> blocks = blocksOf(kernel.getName());
+      if (failed(blocks) || failed(GpuLowering(kernel, *blocks).run()))
         return signalPassFailure();
       kernel.erase();
     }

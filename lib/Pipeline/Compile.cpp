@@ -159,13 +159,13 @@ static Error lower(Lowering &lowering, CompiledKernel &kernel) {
 }
 
 static Error assemble(Lowering &lowering, const CompileOptions &options,
-                      CompiledKernel &kernel) {
+                      CompiledKernel &kernel, std::string &unfit) {
   std::vector<std::string> entries;
   for (const CompiledLaunch &launch : kernel.launches)
     entries.push_back(launch.entry);
   Expected<Assembly> assembly =
       assemblePtx(*options.assembler, *kernel.find(ImageKind::Ptx), entries,
-                  lowering.target(), options.keepDir);
+                  lowering.target(), options.keepDir, &unfit);
   if (!assembly)
     return lowering.failure(toString(assembly.takeError()));
   kernel.artefacts.push_back({ImageKind::Cubin, kernel.variant.target, "cubin",
@@ -176,9 +176,10 @@ static Error assemble(Lowering &lowering, const CompileOptions &options,
   return Error::success();
 }
 
+/// `unfit`: the kernel that ptxas assembles badly, if one is why this fails.
 static Error compileGpuOnce(const CompileJob &job,
                             const CompileOptions &options,
-                            CompiledKernel &kernel) {
+                            CompiledKernel &kernel, std::string &unfit) {
   Lowering lowering(job);
   if (Error error = lower(lowering, kernel))
     return error;
@@ -188,48 +189,60 @@ static Error compileGpuOnce(const CompileJob &job,
   kernel.ptxSha256 = sha256(*ptx);
   kernel.artefacts.push_back(
       {ImageKind::Ptx, job.variant.target, "ptx", std::move(*ptx)});
-  return options.assembler ? assemble(lowering, options, kernel)
+  return options.assembler ? assemble(lowering, options, kernel, unfit)
                            : Error::success();
 }
 
-/// What to try when ptxas spills: it chooses registers by how many blocks it
-/// thinks should share an SM, and now and then spills a few bytes at one count
-/// but not at another, so the count is fixed; a chunk kernel that was free to
-/// choose its roles has them as warps without assistants and clusters, is split
-/// and at last fused, which divide its values otherwise.
-static std::vector<ScheduleOptions> alternatives(const CompileJob &job) {
-  std::vector<ScheduleOptions> list;
-  for (int64_t blocks : {-1, 1, 2}) {
-    list.push_back(job.schedule);
-    list.back().minBlocks = blocks;
-  }
-  if (job.variant.form == Form::Chunk && job.schedule.roles.empty())
-    for (const char *roles : {"warps", "split", "fused"}) {
-      list.push_back(job.schedule);
-      list.back().roles = roles;
-    }
+/// What `job` is tried with in turn: a chunk kernel that was free to choose its
+/// roles has them as warps without assistants and clusters, is split and at
+/// last fused, which divide its values otherwise.
+static std::vector<std::string> rolesToTry(const CompileJob &job) {
+  std::vector<std::string> list = {job.schedule.roles};
+  if (job.variant.form == Form::Chunk && list[0].empty())
+    list.insert(list.end(), {"warps", "split", "fused"});
   return list;
+}
+
+/// Compiles `job`, each kernel that ptxas spills with another count of blocks:
+/// ptxas chooses registers by how many blocks it thinks should share an SM, and
+/// now and then spills a few bytes at one count but not at another. The other
+/// kernels keep theirs.
+static Error compileWithBlocks(CompileJob job, const CompileOptions &options,
+                               CompiledKernel &kernel) {
+  static constexpr int64_t counts[] = {-1, 1, 2};
+  std::map<std::string, size_t> tried;
+  for (;;) {
+    CompiledKernel attempt = kernel;
+    std::string unfit;
+    Error error = compileGpuOnce(job, options, attempt, unfit);
+    bool isLast = unfit.empty() || tried[unfit] == std::size(counts);
+    if (!error || isLast) {
+      kernel = std::move(attempt);
+      return error;
+    }
+    consumeError(std::move(error));
+    job.schedule.minBlocksOf[unfit] = counts[tried[unfit]++];
+  }
 }
 
 static Error compileGpu(const CompileJob &job, const CompileOptions &options,
                         CompiledKernel &kernel) {
-  CompiledKernel first = kernel;
-  Error refused = compileGpuOnce(job, options, first);
-  if (!refused || !options.assembler || first.ptxSha256.empty()) {
-    kernel = std::move(first);
-    return refused;
-  }
-  for (const ScheduleOptions &schedule : alternatives(job)) {
+  Error refused = Error::success();
+  for (const std::string &roles : rolesToTry(job)) {
     CompileJob again = job;
-    again.schedule = schedule;
+    again.schedule.roles = roles;
     CompiledKernel attempt = kernel;
-    Error error = compileGpuOnce(again, options, attempt);
-    if (!error) {
+    Error error = compileWithBlocks(again, options, attempt);
+    bool isAssemblers = options.assembler && !attempt.ptxSha256.empty();
+    if (!error || (!refused && !isAssemblers)) {
       consumeError(std::move(refused));
       kernel = std::move(attempt);
-      return Error::success();
+      return error;
     }
-    consumeError(std::move(error));
+    if (refused)
+      consumeError(std::move(error));
+    else
+      refused = std::move(error);
   }
   return refused;
 }

@@ -95,6 +95,8 @@ void buildPipeline(OpPassManager &pm, llvm::StringRef target, Stage stage,
     return;
   TileToNVVMPassOptions nvvm;
   nvvm.minBlocks = options.minBlocks;
+  for (auto &[kernel, blocks] : options.minBlocksOf)
+    nvvm.minBlocksOf.push_back(kernel + "=" + std::to_string(blocks));
   pm.addPass(createTileToNVVMPass(nvvm));
   // Reads structured control flow, which the next ones take apart.
   pm.addPass(createTileVerifyAsyncPass());

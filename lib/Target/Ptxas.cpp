@@ -139,13 +139,14 @@ Expected<PtxasReport> parsePtxasReport(StringRef output, StringRef entry) {
   return report;
 }
 
-/// What in `report` makes a kernel unfit to ship, or an empty string.
-static std::string complaint(const PtxasReport &report) {
+/// What in the report of `kernel` makes it unfit to ship, or an empty string.
+static std::string complaint(const std::string &kernel,
+                             const PtxasReport &report) {
   if (report.spillStoreBytes || report.spillLoadBytes)
-    return "the kernel spills registers (" + itostr(report.spillStoreBytes) +
+    return kernel + " spills registers (" + itostr(report.spillStoreBytes) +
            " bytes stored, " + itostr(report.spillLoadBytes) + " loaded)";
   if (report.stackBytes)
-    return "the kernel uses " + itostr(report.stackBytes) +
+    return kernel + " uses " + itostr(report.stackBytes) +
            " bytes of local memory per thread";
   if (!report.performanceLosses.empty())
     return report.performanceLosses.front();
@@ -172,7 +173,8 @@ static Error writePtx(StringRef path, StringRef ptx) {
 
 Expected<Assembly> assemblePtx(const Assembler &assembler, StringRef ptx,
                                ArrayRef<std::string> entries,
-                               const Target &target, StringRef keepDir) {
+                               const Target &target, StringRef keepDir,
+                               std::string *unfit) {
   StringRef entry = entries.front();
   SmallString<128> model(keepDir), dir;
   sys::path::append(model, entry + "-%%%%%%");
@@ -207,8 +209,11 @@ Expected<Assembly> assemblePtx(const Assembler &assembler, StringRef ptx,
     Expected<PtxasReport> report = parsePtxasReport(result.output, kernel);
     if (!report)
       return refuse(toString(report.takeError()));
-    if (std::string reason = complaint(*report); !reason.empty())
+    if (std::string reason = complaint(kernel, *report); !reason.empty()) {
+      if (unfit)
+        *unfit = kernel;
       return refuse(reason);
+    }
     assembly.reports.push_back(std::move(*report));
   }
   return assembly;

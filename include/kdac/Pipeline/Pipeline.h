@@ -12,6 +12,9 @@
 #include "mlir/IR/OwningOpRef.h"
 #include "mlir/Pass/PassManager.h"
 
+#include <map>
+#include <string>
+
 namespace kdac {
 
 /// Overrides of the schedule; 0 lets dplr-select-schedule choose.
@@ -24,6 +27,7 @@ struct ScheduleOptions {
   std::string order;    ///< of packed sequences: "longest", "given" or empty
   /// Blocks an SM must hold; 0: as the schedule says; -1: ptxas decides.
   int64_t minBlocks = 0;
+  std::map<std::string, int64_t> minBlocksOf; ///< the same for one kernel
   int64_t vectorWidth = 0; ///< host: hostVectorWidth(cpu); 0: of this CPU
 };
 

@@ -51,14 +51,13 @@ struct Assembly {
 
 /// Assembles `ptx`, whose kernels are `entries`, for `target`. A kernel that
 /// spills, uses local memory or loses performance by ptxas's own account is an
-/// error, as is an output that is no cubin. After an error the PTX stays in
-/// `keepDir`, and the error has its path, the exact command and what ptxas
-/// printed.
-llvm::Expected<Assembly> assemblePtx(const Assembler &assembler,
-                                     llvm::StringRef ptx,
-                                     llvm::ArrayRef<std::string> entries,
-                                     const Target &target,
-                                     llvm::StringRef keepDir);
+/// error, as is an output that is no cubin; `unfit`, if given, becomes its
+/// name. After an error the PTX stays in `keepDir`, and the error has its path,
+/// the exact command and what ptxas printed.
+llvm::Expected<Assembly>
+assemblePtx(const Assembler &assembler, llvm::StringRef ptx,
+            llvm::ArrayRef<std::string> entries, const Target &target,
+            llvm::StringRef keepDir, std::string *unfit = nullptr);
 
 } // namespace kdac
 
