@@ -50,7 +50,12 @@ void RoleLowering::startState() {
   auto type = cast<RankedTensorType>(state.getResult().getType());
   int64_t units = type.getNumElements() / stateLines() / 4;
   bool transposed = state.getTransposed();
-  branch(b.isPresent(at.scalars.lookup(state.getRef())), [&] {
+  // Hidden, or ptxas compares before the loop and keeps that through it.
+  Value address = b.opaqueSize(LLVM::PtrToIntOp::create(
+      b, b.getI64Type(), at.scalars.lookup(state.getRef())));
+  Value isPresent =
+      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
+  branch(isPresent, [&] {
     Value unit = b.rem(threadInGroup, units);
     Value first = b.div(threadInGroup, units);
     for (int64_t line = 0; line < stateLines(); line += threads / units) {

@@ -151,6 +151,7 @@ private:
   Value pieceAddress(mlir::Operation *op, Value tile, Value number);
   Value firstPiece(mlir::Operation *op, Value tile, int64_t number);
   Value rowBytes(mlir::Operation *op);
+  Value limitRows(Value ref, mlir::ValueRange valid);
   void startRows(tile::LoadOp load, Value number, Value address);
   void storeOutput(Value number, Value address);
   void transferImagesOut();

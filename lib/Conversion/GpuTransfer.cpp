@@ -61,7 +61,27 @@ Value RoleLowering::firstPiece(Operation *op, Value tile, int64_t number) {
 Value RoleLowering::rowBytes(Operation *op) {
   auto load = dyn_cast<tile::LoadOp>(op);
   Value stride = load ? load.getStride() : cast<tile::StoreOp>(op).getStride();
-  return b.mul64(b.opaqueSize(b.toI64(roleScalars.lookup(stride))), b.i64(2));
+  Value size = roleScalars.lookup(stride);
+  // One in shared memory is read again rather than kept through the loop.
+  forScalars([&](Value scalar, Value pointer, int64_t align) {
+    if (scalar != stride)
+      return;
+    b.memoryFence();
+    size = LLVM::LoadOp::create(b, b.getI64Type(), pointer, align);
+  });
+  return b.mul64(b.opaqueSize(b.toI64(size)), b.i64(2));
+}
+
+/// Of what is absent no row is valid: one bound for all pieces rather than two
+/// conditions a piece. Returns what is left to ask of a piece.
+Value RoleLowering::limitRows(Value ref, ValueRange valid) {
+  Value isPresent = at.presence(ref);
+  if (isAssisted()) // ptxas would spill a pointer of the chain for it
+    return isPresent;
+  Value rows = at.scalars.lookup(valid[0]);
+  Value none = arith::ConstantIndexOp::create(b, 0);
+  at.scalars.map(valid[0], select(isPresent, rows, none));
+  return arith::ConstantIntOp::create(b, 1, /*width=*/1);
 }
 
 /// Copies the rows of chunk `number`; those past the sequence become zero.
@@ -71,11 +91,11 @@ void RoleLowering::startRows(tile::LoadOp load, Value number, Value address) {
   Value buffer = bufferOf(tile, number);
   Value step = b.mul64(rowBytes(load), b.i64(chunkRows() / passes(tile)));
   auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
+  Value condition = limitRows(load.getRef(), load.getValid());
   for (int64_t pass = 0; pass < passes(tile); ++pass) {
     Piece piece = pieceOf(tile, pass);
-    Value valid =
-        at.validity(at.scalars.lookup(load.getRef()), load.getValid(),
-                    load.getResult().getType().getShape(), piece.group);
+    Value valid = at.inside(condition, load.getValid(),
+                            load.getResult().getType().getShape(), piece.group);
     NVVM::CpAsyncOp::create(
         b, pointer(b.add(buffer, piece.offset), at.place(tile).getOffset()),
         LLVM::IntToPtrOp::create(b, global, address), 16,
@@ -89,6 +109,7 @@ void RoleLowering::storeOutput(Value number, Value address) {
   Value tile = output.getValue();
   Value buffer = bufferOf(tile, number);
   Value step = b.mul64(rowBytes(output), b.i64(chunkRows() / passes(tile)));
+  Value condition = limitRows(output.getRef(), output.getValid());
   auto words = VectorType::get({4}, b.getI32Type());
   auto global = LLVM::LLVMPointerType::get(b.getContext(), 1);
   for (int64_t pass = 0; pass < passes(tile); ++pass) {
@@ -96,9 +117,9 @@ void RoleLowering::storeOutput(Value number, Value address) {
     Value from =
         pointer(b.add(buffer, piece.offset), at.place(tile).getOffset());
     Value loaded = LLVM::LoadOp::create(b, words, from, 16);
-    Value valid = at.validity(
-        at.scalars.lookup(output.getRef()), output.getValid(),
-        cast<RankedTensorType>(tile.getType()).getShape(), piece.group);
+    Value valid = at.inside(condition, output.getValid(),
+                            cast<RankedTensorType>(tile.getType()).getShape(),
+                            piece.group);
     branch(valid, [&] {
       LLVM::StoreOp::create(b, loaded,
                             LLVM::IntToPtrOp::create(b, global, address), 16);
