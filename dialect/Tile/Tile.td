@@ -340,6 +340,10 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>,
     `first + r`.
     `align` promises that every contiguous line starts at a multiple of that many
     bytes. No conversion: the result has the element type of the ref.
+    With `entry` a vector is an entry of each of many channels: where `stride` is
+    not 1, it promises that the `stride` elements from `base - entry +
+    i * stride` on all are memory of the ref and start at a multiple of their
+    bytes, so that entries of a channel may be read together.
 
     ```mlir
     %k = tile.load %ref[%base] stride %s valid [%rows, %cols] align 16
@@ -347,23 +351,27 @@ def Tile_LoadOp : Tile_Op<"load", [MemoryEffects<[MemRead]>,
     %x = tile.load %ref[%base] stride %s valid [%rows, %cols]
         rows(%order[%first] each %each of %count : !tile.ref<i32>) align 16
         : !tile.ref<bf16> -> tensor<64x128xbf16>
+    %y = tile.load %ref[%base] stride %taps entry %tap valid [%count] align 2
+        : !tile.ref<bf16> -> tensor<128xbf16>
     ```
   }];
   let arguments = (ins Tile_RefType:$ref, Index:$base, Index:$stride,
+                       Optional<Index>:$entry,
                        Variadic<Index>:$valid, Optional<Tile_RefType>:$order,
                        Optional<Index>:$first, Optional<Index>:$each,
                        Optional<Index>:$count, I64Attr:$align, UnitAttr:$transposed);
   let results = (outs Tile_Tile:$result);
   let assemblyFormat = [{
-    $ref `[` $base `]` `stride` $stride `valid` `[` $valid `]` (`transposed` $transposed^)?
+    $ref `[` $base `]` `stride` $stride (`entry` $entry^)? `valid` `[` $valid `]`
+    (`transposed` $transposed^)?
     (`rows` `(` $order^ `[` $first `]` `each` $each `of` $count `:` qualified(type($order)) `)`)?
     `align` $align attr-dict `:` qualified(type($ref)) `->` type($result)
   }];
   let builders = [OpBuilder<(ins "::mlir::Type":$result, "::mlir::Value":$ref,
       "::mlir::Value":$base, "::mlir::Value":$stride, "::mlir::ValueRange":$valid,
-      "int64_t":$align, "bool":$transposed), [{
-    build($_builder, $_state, result, ref, base, stride, valid, {}, {}, {}, {},
-          align, transposed);
+      "int64_t":$align, "bool":$transposed, CArg<"::mlir::Value", "{}">:$entry), [{
+    build($_builder, $_state, result, ref, base, stride, entry, valid, {}, {}, {},
+          {}, align, transposed);
   }]>];
   let hasVerifier = 1;
 }

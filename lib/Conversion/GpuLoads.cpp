@@ -159,11 +159,15 @@ GpuLowering::Values GpuLowering::loadIf(tile::LoadOp op, const Group &group,
   RankedTensorType type = op.getResult().getType();
   Access access = accessOf(op, type);
   auto choice = op.getRef().getDefiningOp<tile::ChooseOp>();
-  if (!choice)
+  if (!choice) {
+    if (auto entries = loadEntries(op, op.getRef(), op.getBase(),
+                                   op.getStride(), group, invariant))
+      return *entries;
     return loadIf(
         access, op.getAlign(), group,
         validityOf(op.getRef(), op.getValid(), type.getShape(), group),
         invariant);
+  }
   Value first = scalars.lookup(choice.getCondition());
   Value second = arith::XOrIOp::create(
       b, first, arith::ConstantOp::create(b, b.getBoolAttr(true)));
@@ -174,10 +178,13 @@ GpuLowering::Values GpuLowering::loadIf(tile::LoadOp op, const Group &group,
         return value;
       return isFirst ? select.getTrueValue() : select.getFalseValue();
     };
+    Value stride = pick(op.getStride());
+    if (auto entries =
+            loadEntries(op, ref, pick(op.getBase()), stride, group, invariant))
+      return *entries;
     Access at = access;
     at.ref = scalars.lookup(ref);
     at.base = b.toI64(scalars.lookup(pick(op.getBase())));
-    Value stride = pick(op.getStride());
     at.stride = b.toI64(scalars.lookup(stride));
     at.isDense |= getConstantIntValue(stride) == 1;
     Value valid = validityOf(ref, op.getValid(), type.getShape(), group);

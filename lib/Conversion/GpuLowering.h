@@ -256,6 +256,11 @@ private:
   Values loadPresent(tile::LoadOp op, const Access &access, const Group &group,
                      bool invariant);
   Values loadIf(tile::LoadOp op, const Group &group, bool invariant);
+  /// The elements of a vector of entries, of words that hold whole channels
+  /// (GpuEntries.cpp); nothing if it has none or they are not so aligned.
+  std::optional<Values> loadEntries(tile::LoadOp op, Value ref, Value base,
+                                    Value stride, const Group &group,
+                                    bool invariant);
   Values loadWords(tile::LoadOp op, const Group &group);
   Values loadIf(const Access &access, int64_t align, const Group &group,
                 Value condition, bool invariant);

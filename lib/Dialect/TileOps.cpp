@@ -263,6 +263,10 @@ LogicalResult LoadOp::verify() {
                             "transposed, but got "
                          << getOrder().getType() << " for "
                          << tensorType(getResult());
+  // access C7
+  if (getEntry() && tensorType(getResult()).getRank() != 1)
+    return emitOpError() << "expected entries in a vector, but got "
+                         << tensorType(getResult());
   return verifyAccess(*this, tensorType(getResult()), getRef().getType(),
                       getValid().size(), getAlign(), getTransposed());
 }

@@ -47,10 +47,15 @@ static std::pair<Value, Value> cacheAddress(TileBuilder &b, Value start,
   return {b.addI(b.addI(start, b.mulI(first, taps)), entry), taps};
 }
 
-/// Bytes that entry `entry` of every channel is aligned to. Whole channels of
-/// two or four entries are, by the promise of pitches (launchArgs).
+/// Whole channels of two or four entries are aligned to their bytes, in a full
+/// cache by the promise of pitches (launchArgs).
+static bool areAligned(const KernelBuilder::Channels &c) {
+  return llvm::isPowerOf2_64(c.taps);
+}
+
+/// Bytes that entry `entry` of every channel is aligned to.
 static int64_t entryAlignment(const KernelBuilder::Channels &c, int64_t entry) {
-  bool isAligned = c.isFull && entry == 0 && llvm::isPowerOf2_64(c.taps);
+  bool isAligned = c.isFull && entry == 0 && areAligned(c);
   return bytesOf(c.cache) * (isAligned ? c.taps : 1);
 }
 
@@ -67,16 +72,18 @@ Value KernelBuilder::inputAt(const Channels &c, Value position, Value entry) {
                                          c.all, entry, c.isFull ? c.taps : 0);
   Value base = b.select(isToken, token, kept);
   Value stride = b.select(isToken, b.index(1), keptStride);
-  return b.toF32(tile::LoadOp::create(
-      b, b.tileType({c.tileWidth}, elementOf(ref)), ref, base, stride,
-      ValueRange{c.count}, bytesOf(ref), false));
+  return b.toF32(
+      tile::LoadOp::create(b, b.tileType({c.tileWidth}, elementOf(ref)), ref,
+                           base, stride, ValueRange{c.count}, bytesOf(ref),
+                           false, c.isFull && areAligned(c) ? entry : Value()));
 }
 
 Value KernelBuilder::weightOf(const Channels &c, int64_t tap) {
   return b.toF32(tile::LoadOp::create(
       b, b.tileType({c.tileWidth}, elementOf(c.weight)), c.weight,
       b.addI(b.mulI(c.first, b.index(c.taps)), b.index(tap)), b.index(c.taps),
-      ValueRange{c.count}, bytesOf(c.weight), false));
+      ValueRange{c.count}, bytesOf(c.weight), false,
+      areAligned(c) ? b.index(tap) : Value()));
 }
 
 Value KernelBuilder::loadConvolved(StringRef name, const MappedOperand &source,

@@ -174,8 +174,8 @@ SmallVector<Value> MatmulForm::turn(Value number, ValueRange sums) {
   Value left = b.subI(arg("D"), first);
   Value x = tile::LoadOp::create(
       b, b.tileType({matmulRows, depth}, element), arg("x"), first,
-      arg("x_stride"), ValueRange{picked, left}, arg("order"), row, arg("each"),
-      arg("R"), kAccess, /*transposed=*/false);
+      arg("x_stride"), /*entry=*/Value(), ValueRange{picked, left},
+      arg("order"), row, arg("each"), arg("R"), kAccess, /*transposed=*/false);
   SmallVector<Value> next = {
       b.dot(x, loadWeights("weights", first, left), sums[0], false, true)};
   if (kind)

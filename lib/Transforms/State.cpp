@@ -99,7 +99,8 @@ Value KernelBuilder::loadState() {
 static constexpr int64_t kPrefetchBytes = 4 << 20;
 
 // Of a state that is loaded late this much is asked for at once: memory would
-// be idle until the loads of a layer's vectors are found. More holds those up.
+// be idle until the loads of a layer's vectors are found. More holds those up,
+// and more than as much again behind them what other programs wait for.
 static constexpr int64_t kEarlyBytes = 16 << 10;
 
 /// The program's own state, which is staged: loaded behind the first vectors.
@@ -114,7 +115,7 @@ void KernelBuilder::prefetchOwnState() {
   // Behind a convolution; what a norm alone loads first is no wait.
   if (problem.q.conv && early < all)
     tile::PrefetchOp::create(b, arg("h0"), b.addI(base, b.index(early)),
-                             all - early, /*now=*/false);
+                             std::min(early, all - early), /*now=*/false);
 }
 
 /// The state of a program some way ahead, V first only: there a slice is

@@ -183,7 +183,7 @@ func.func @access_c3(%r: !tile.ref<f32>, %i: index) {
 
 func.func @access_c5(%r: !tile.ref<f32>, %o: !tile.ref<i32>, %i: index) {
   // expected-error @below {{expected order, first, each and count together}}
-  %0 = "tile.load"(%r, %i, %i, %i, %i, %o) <{align = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 2, 1, 0, 0, 0>}>
+  %0 = "tile.load"(%r, %i, %i, %i, %i, %o) <{align = 4 : i64, operandSegmentSizes = array<i32: 1, 1, 1, 0, 2, 1, 0, 0, 0>}>
       : (!tile.ref<f32>, index, index, index, index, !tile.ref<i32>) -> tensor<64x16xf32>
   return
 }
@@ -193,6 +193,15 @@ func.func @access_c5(%r: !tile.ref<f32>, %o: !tile.ref<i32>, %i: index) {
 func.func @access_c6(%r: !tile.ref<f32>, %o: !tile.ref<i64>, %i: index) {
   // expected-error @below {{expected i32 numbers of rows that are not transposed, but got '!tile.ref<i64>' for 'tensor<64x16xf32>'}}
   %0 = tile.load %r[%i] stride %i valid [%i, %i] rows(%o[%i] each %i of %i : !tile.ref<i64>) align 4
+      : !tile.ref<f32> -> tensor<64x16xf32>
+  return
+}
+
+// -----
+
+func.func @access_c7(%r: !tile.ref<f32>, %i: index) {
+  // expected-error @below {{expected entries in a vector, but got 'tensor<64x16xf32>'}}
+  %0 = tile.load %r[%i] stride %i entry %i valid [%i, %i] align 4
       : !tile.ref<f32> -> tensor<64x16xf32>
   return
 }
