@@ -193,7 +193,8 @@ SizeBindings bindingsOf(const Variant &variant, const BenchShape &shape) {
           {"V", variant.valueDim},
           {"D", variant.form == Form::Rows ? shape.heads : 0},
           {"pairs", pairsOf(shape)},
-          {"checked", 0}};
+          {"checked", 0},
+          {"committed", 0}};
 }
 
 /// Values of names in the size expressions of a pack.
