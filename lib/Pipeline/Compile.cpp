@@ -203,13 +203,21 @@ static std::vector<std::string> rolesToTry(const CompileJob &job) {
   return list;
 }
 
+/// The line of an error that says why, without the variant's name.
+static std::string reasonOf(const CompileJob &job, StringRef error) {
+  StringRef line = error.split('\n').first;
+  line.consume_front(variantName(job.variant) + ": ");
+  return line.str();
+}
+
 /// Compiles `job`, each kernel that ptxas spills with another count of blocks:
 /// ptxas chooses registers by how many blocks it thinks should share an SM, and
 /// now and then spills a few bytes at one count but not at another. The other
 /// kernels keep theirs.
 static Error compileWithBlocks(CompileJob job, const CompileOptions &options,
                                CompiledKernel &kernel) {
-  static constexpr int64_t counts[] = {-1, 1, 2};
+  static constexpr std::pair<int64_t, const char *> counts[] = {
+      {-1, "any number of blocks"}, {1, "1 block"}, {2, "2 blocks"}};
   std::map<std::string, size_t> tried;
   for (;;) {
     CompiledKernel attempt = kernel;
@@ -220,31 +228,36 @@ static Error compileWithBlocks(CompileJob job, const CompileOptions &options,
       kernel = std::move(attempt);
       return error;
     }
-    consumeError(std::move(error));
-    job.schedule.minBlocksOf[unfit] = counts[tried[unfit]++];
+    auto [blocks, text] = counts[tried[unfit]++];
+    job.schedule.minBlocksOf[unfit] = blocks;
+    kernel.retries.push_back(reasonOf(job, toString(std::move(error))) +
+                             "; tried with " + text + " an SM");
   }
 }
 
 static Error compileGpu(const CompileJob &job, const CompileOptions &options,
                         CompiledKernel &kernel) {
-  Error refused = Error::success();
-  for (const std::string &roles : rolesToTry(job)) {
+  std::string refused; // by the first roles
+  std::vector<std::string> roles = rolesToTry(job);
+  for (size_t i = 0; i < roles.size(); ++i) {
     CompileJob again = job;
-    again.schedule.roles = roles;
+    again.schedule.roles = roles[i];
     CompiledKernel attempt = kernel;
     Error error = compileWithBlocks(again, options, attempt);
     bool isAssemblers = options.assembler && !attempt.ptxSha256.empty();
-    if (!error || (!refused && !isAssemblers)) {
-      consumeError(std::move(refused));
+    if (!error || (i == 0 && !isAssemblers)) {
       kernel = std::move(attempt);
       return error;
     }
-    if (refused)
-      consumeError(std::move(error));
-    else
-      refused = std::move(error);
+    std::string text = toString(std::move(error));
+    kernel.retries = std::move(attempt.retries);
+    if (i + 1 < roles.size())
+      kernel.retries.push_back(reasonOf(job, text) +
+                               "; tried with --roles=" + roles[i + 1]);
+    if (i == 0)
+      refused = std::move(text);
   }
-  return refused;
+  return createStringError(inconvertibleErrorCode(), refused);
 }
 
 /// `job` with the vectors that suit `cpu`.

@@ -108,10 +108,13 @@ Outcome compileAll(ArrayRef<CompileJob> jobs, const CompileOptions &options,
     errs() << formatv("[{0}/{1}] {2} {3:F2} s{4}\n", ++done, jobs.size(),
                       variantName(jobs[i].variant), seconds.count(),
                       kernel ? "" : " failed");
-    if (kernel)
-      outcome.kernels[i] = std::move(*kernel);
-    else
+    if (!kernel) {
       outcome.errors.push_back(toString(kernel.takeError()));
+      return;
+    }
+    for (const std::string &retry : kernel->retries)
+      errs() << "  " << retry << '\n';
+    outcome.kernels[i] = std::move(*kernel);
   };
   DefaultThreadPool pool(hardware_concurrency(threads));
   for (size_t i = 0; i < jobs.size(); ++i)

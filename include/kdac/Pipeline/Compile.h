@@ -59,6 +59,8 @@ struct CompiledKernel {
   // GPU
   std::string ptxSha256;
   std::string ptxasVersion; ///< empty without an assembler
+  /// What ptxas did not do well, and what was tried then: a line each.
+  std::vector<std::string> retries;
   // host
   int64_t scratchBytes = 0; ///< 64-byte aligned, per thread
 
