@@ -210,8 +210,12 @@ Expected<Assembly> assemblePtx(const Assembler &assembler, StringRef ptx,
     if (!report)
       return refuse(toString(report.takeError()));
     if (std::string reason = complaint(kernel, *report); !reason.empty()) {
+      // A loss of performance is in the kernel that its line names.
+      const auto *named = find_if(entries, [&](const std::string &entry) {
+        return StringRef(reason).contains("'" + entry + "'");
+      });
       if (unfit)
-        *unfit = kernel;
+        *unfit = named == entries.end() ? kernel : *named;
       return refuse(reason);
     }
     assembly.reports.push_back(std::move(*report));

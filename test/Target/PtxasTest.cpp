@@ -115,6 +115,28 @@ TEST_F(FakePtxas, GarbageOutputIsRefused) {
   EXPECT_NE(assembleError().find("wrote no cubin"), std::string::npos);
 }
 
+TEST_F(FakePtxas, ALossIsOfTheKernelItNames) {
+  write("while [ \"$1\" != -o ]; do shift; done\n"
+        "{ printf '\\177ELF\\002\\001\\001\\101'; head -c 10 /dev/zero\n"
+        "  printf '\\276\\000'; head -c 100 /dev/zero; } >\"$2\"\n"
+        "echo \"Potential Performance Loss: serialized in function 'second'\"\n"
+        "for kernel in first second; do\n"
+        "  echo \"Compiling entry function '$kernel' for 'sm_90a'\"\n"
+        "  echo '0 bytes stack frame, 0 bytes spill stores, 0 bytes spill "
+        "loads'\n"
+        "  echo 'Used 64 registers'\n"
+        "done\n");
+  auto assembler = findPtxas("", {std::string(dir)});
+  ASSERT_TRUE(static_cast<bool>(assembler));
+  std::string unfit;
+  auto assembly = assemblePtx(*assembler, ".version 8.6", {"first", "second"},
+                              *findTarget("sm_90a"), keep, &unfit);
+  ASSERT_FALSE(static_cast<bool>(assembly));
+  EXPECT_NE(llvm::toString(assembly.takeError()).find("Performance Loss"),
+            std::string::npos);
+  EXPECT_EQ(unfit, "second");
+}
+
 TEST_F(FakePtxas, FailureShowsOutputCommandAndKeptInput) {
   write("echo 'syntax error near line 7' >&2; exit 3\n");
   std::string error = assembleError();
