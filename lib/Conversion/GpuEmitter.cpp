@@ -38,8 +38,10 @@ Value GpuEmitter::less(Value a, Value b) {
 Value GpuEmitter::equal(Value a, Value b) {
   return arith::CmpIOp::create(*this, arith::CmpIPredicate::eq, a, b);
 }
-Value GpuEmitter::isPresent(Value pointer) {
+Value GpuEmitter::isPresent(Value pointer, bool isHidden) {
   Value address = LLVM::PtrToIntOp::create(*this, getI64Type(), pointer);
+  if (isHidden)
+    address = opaqueSize(address);
   return arith::CmpIOp::create(*this, arith::CmpIPredicate::ne, address,
                                i64(0));
 }

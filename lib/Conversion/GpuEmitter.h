@@ -45,8 +45,9 @@ public:
   Value add64(Value a, int64_t b);
   Value less(Value a, Value b); ///< signed
   Value equal(Value a, Value b);
-  Value isPresent(Value pointer); ///< i1: it is not null
-  Value toI64(Value a);           ///< from i32, i64 or index
+  /// i1: it is not null; hidden: compared where it stands, and not before.
+  Value isPresent(Value pointer, bool isHidden = false);
+  Value toI64(Value a); ///< from i32, i64 or index
   Value toI32(Value a);
   Value at(Coord coord); ///< base + offset
 

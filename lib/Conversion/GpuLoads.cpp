@@ -158,41 +158,37 @@ GpuLowering::Values GpuLowering::loadIf(tile::LoadOp op, const Group &group,
                                         bool invariant) {
   RankedTensorType type = op.getResult().getType();
   Access access = accessOf(op, type);
-  auto choice = op.getRef().getDefiningOp<tile::ChooseOp>();
-  if (!choice) {
-    if (auto entries = loadEntries(op, op.getRef(), op.getBase(),
-                                   op.getStride(), group, invariant))
-      return *entries;
-    return loadIf(
-        access, op.getAlign(), group,
-        validityOf(op.getRef(), op.getValid(), type.getShape(), group),
-        invariant);
-  }
-  Value first = scalars.lookup(choice.getCondition());
-  Value second = arith::XOrIOp::create(
-      b, first, arith::ConstantOp::create(b, b.getBoolAttr(true)));
-  auto loadFrom = [&](Value ref, bool isFirst, Value when) {
-    auto pick = [&](Value value) {
-      auto select = value.getDefiningOp<arith::SelectOp>();
-      if (!select || select.getCondition() != choice.getCondition())
-        return value;
-      return isFirst ? select.getTrueValue() : select.getFalseValue();
-    };
-    Value stride = pick(op.getStride());
-    if (auto entries =
-            loadEntries(op, ref, pick(op.getBase()), stride, group, invariant))
+  auto loadFrom = [&](Value ref, Value base, Value stride, Value when) {
+    if (auto entries = loadEntries(op, ref, base, stride, group, invariant))
       return *entries;
     Access at = access;
     at.ref = scalars.lookup(ref);
-    at.base = b.toI64(scalars.lookup(pick(op.getBase())));
+    at.base = b.toI64(scalars.lookup(base));
     at.stride = b.toI64(scalars.lookup(stride));
     at.isDense |= getConstantIntValue(stride) == 1;
     Value valid = validityOf(ref, op.getValid(), type.getShape(), group);
-    return loadIf(at, op.getAlign(), group,
-                  arith::AndIOp::create(b, when, valid), invariant);
+    if (when)
+      valid = arith::AndIOp::create(b, when, valid);
+    return loadIf(at, op.getAlign(), group, valid, invariant);
   };
-  Values a = loadFrom(choice.getRef(), true, first);
-  Values c = loadFrom(choice.getOtherwise(), false, second);
+  auto choice = op.getRef().getDefiningOp<tile::ChooseOp>();
+  if (!choice)
+    return loadFrom(op.getRef(), op.getBase(), op.getStride(), {});
+  auto pick = [&](Value value, bool isFirst) {
+    auto select = value.getDefiningOp<arith::SelectOp>();
+    if (!select || select.getCondition() != choice.getCondition())
+      return value;
+    return isFirst ? select.getTrueValue() : select.getFalseValue();
+  };
+  auto loadChosen = [&](Value ref, bool isFirst, Value when) {
+    return loadFrom(ref, pick(op.getBase(), isFirst),
+                    pick(op.getStride(), isFirst), when);
+  };
+  Value first = scalars.lookup(choice.getCondition());
+  Value second = arith::XOrIOp::create(
+      b, first, arith::ConstantOp::create(b, b.getBoolAttr(true)));
+  Values a = loadChosen(choice.getRef(), true, first);
+  Values c = loadChosen(choice.getOtherwise(), false, second);
   for (auto [x, y] : llvm::zip(a, c))
     x = arith::SelectOp::create(b, first, x, y);
   return a;

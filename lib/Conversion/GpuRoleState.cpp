@@ -51,11 +51,8 @@ void RoleLowering::startState() {
   int64_t units = type.getNumElements() / stateLines() / 4;
   bool transposed = state.getTransposed();
   // Hidden, or ptxas compares before the loop and keeps that through it.
-  Value address = b.opaqueSize(LLVM::PtrToIntOp::create(
-      b, b.getI64Type(), at.scalars.lookup(state.getRef())));
-  Value isPresent =
-      arith::CmpIOp::create(b, arith::CmpIPredicate::ne, address, b.i64(0));
-  branch(isPresent, [&] {
+  Value ref = at.scalars.lookup(state.getRef());
+  branch(b.isPresent(ref, /*isHidden=*/true), [&] {
     Value unit = b.rem(threadInGroup, units);
     Value first = b.div(threadInGroup, units);
     for (int64_t line = 0; line < stateLines(); line += threads / units) {
